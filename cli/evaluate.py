@@ -35,7 +35,7 @@ def evaluate(
     """
     from abc_calib import stages
     from abc_calib.evaluation import SequenceRow
-    from abc_calib.reporting.tables import accuracy_table, plain_accuracy_table, token_table
+    from abc_calib.reporting.tables import accuracy_table, token_table
     from abc_calib.runs import Run
     from abc_calib.runs.rows import kept_rows
 
@@ -63,7 +63,7 @@ def evaluate(
         },
         [token_table(words) if words else accuracy_table(by_set)],
         [remark],
-        plain_accuracy_table(by_set, caption, f"tab:{opened_run.config.task}", intervals),
+        accuracy_table(by_set, caption, f"tab:{opened_run.config.task}", intervals),
     )
 
 

@@ -25,7 +25,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from abc_calib.config import FigureOptions
 from abc_calib.evaluation.exact import wilson_interval
 from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.style import (
@@ -145,7 +144,7 @@ def lines(run: Run) -> Figure:
 
     Of the last layer's cross-attention, averaged over heads.
     """
-    arrays = averaged(run, FigureOptions())["cross"].arrays
+    arrays = averaged(run, 20)["cross"].arrays
     parts = np.array([line.segment - 1 for (line,) in run.bias().sites["cross"][-1]])
     figure = new_figure(TEXT_WIDTH, 2.45)
     panels = figure.subplots(1, 3)

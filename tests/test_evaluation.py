@@ -30,7 +30,7 @@ from abc_calib.evaluation.failures import failure, margins, smallest_margins
 from abc_calib.evaluation.parts import in_parts, one_thread
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.nn.base import Decoded, Model
-from abc_calib.reporting.tables import plain_accuracy_table
+from abc_calib.reporting.tables import accuracy_table
 
 # One pass against greedy decoding
 
@@ -200,7 +200,7 @@ def test_wilson_interval_gives_published_values(correct, n, low, high):
 def test_a_table_for_papers_has_intervals_on_request_and_says_how_many_samples():
     low = {3: 40.0, 9: 41.0}
     rows = [Row(n, 50.0, 100, "random", 50, low[n], 60.0, 0, "", 0.0) for n in low]
-    plain, full = (plain_accuracy_table({"random": rows}, "C", "tab:c", i) for i in (False, True))
+    plain, full = (accuracy_table({"random": rows}, "C", "tab:c", i) for i in (False, True))
     assert plain.rows == [["3", "50.00"], ["9", "50.00"]]
     assert full.columns == ["length", "random", "random, 95 %"]
     assert full.rows == [["3", "50.00", "[40.00, 60.00]"], ["9", "50.00", "[41.00, 60.00]"]]

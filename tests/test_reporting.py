@@ -17,7 +17,6 @@ from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 from PIL import Image
 
-import abc_calib
 from abc_calib.config import FigureOptions, RunConfig
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import Line, LineBias
@@ -26,7 +25,7 @@ from abc_calib.nn import hub
 from abc_calib.reporting import views
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
-from abc_calib.reporting.of_runs import figure_of
+from abc_calib.reporting.of_runs import accuracy, accuracy_series
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import heatmap, heatmap_figures
 from abc_calib.runs import Run
@@ -318,28 +317,6 @@ def test_the_weights_are_those_of_the_transformers_face(tiny, abc, tmp_path, mon
     assert "give a shorter source" in abc("heatmap", VANILLA, "--input", "77").error(2)
 
 
-def test_what_is_beyond_training_and_what_is_wrong_is_marked(tiny):
-    """Of a source of 9 digits, where training had at most 5, the places between a5 and a4."""
-    run = Run.open(tiny.vanilla)
-    length, source = run.data.length, "123456789"
-    options: Any = {"input": source, "sites": ("cross",), "layer": 0}
-    (figure,) = heatmap_figures(run, **options).values()
-    seen = abc_calib.predict(run, source)
-    right = [*str(int(source) + 1)[::-1], "&"]
-    wrong = [i for i, token in enumerate(seen.output) if right[i : i + 1] != [token]]
-    axes = figure.axes[0]
-    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
-    upright = [line.get_xdata()[0] for line in dashed if len({*line.get_xdata()}) == 1]
-    assert upright == [1 + len(source) - length - 0.5]
-    (marks,) = (line for line in axes.lines if line.get_marker() == "<")
-    assert [int(y) for y in marks.get_ydata()] == wrong != []
-    said = texts(figure)
-    assert {f"training length {length}", "wrong token"} <= {*said}
-    assert any("no teacher forcing" in text.replace("\n", " ") for text in said)
-    (figure,) = heatmap_figures(run, **{**options, "input": "12"}).values()
-    assert not any("training length" in text for text in texts(figure))
-
-
 def test_files_that_are_missing_or_belong_elsewhere(calibrated: Run, tmp_path: Path) -> None:
     def refused(message: str) -> None:
         with pytest.raises(AbcError, match=message):
@@ -368,14 +345,11 @@ def test_a_figure_of_several_runs_has_their_rows_under_labels_of_ones_own(
     for run, *more in ((tiny.vanilla,), (tiny.calibrated, "--stress", "carry")):
         assert abc("eval", run, "--lengths", "3,5,9", "--samples", 20, "-q", *more).code == 0
     runs = [Run.open(run) for run in (tiny.vanilla, tiny.calibrated)]
-    figure = figure_of(runs, ("before", "after"), 5.0)
-    curves = {line.get_label(): line for line in figure.axes[0].lines[1:]}
-    assert list(curves) == ["before", "after, carry", "after, random"]
+    curves = accuracy_series(dict(zip(("before", "after"), map(accuracy, runs), strict=True)))
+    assert sorted(curves) == ["after, carry", "after, random", "before"]
     rows = pd.read_csv(tiny.vanilla / "eval.csv")
-    drawn: Any = curves["before"]
-    assert [*map(tuple, drawn.get_xydata())] == [
-        *zip(rows["length"], rows["accuracy"], strict=True)
-    ]
+    points = [point[:2] for point in curves["before"]]
+    assert points == [*zip(rows["length"], rows["accuracy"], strict=True)]
     words: list[object] = ["curves", *runs, "--labels"]
     said = abc(*words, "before,after", "--format", "png", "--width", 3, "--out", tmp_path)
     assert said.code == 0 and Image.open(tmp_path / "curves.png").width == 900

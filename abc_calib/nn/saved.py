@@ -26,7 +26,14 @@ from abc_calib.nn.tokenizer import tokenizer_files
 
 CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
 OURS = (CONFIG, GENERATION, WEIGHTS)
-ALLOWED = {*OURS, "tokenizer.json", "tokenizer_config.json", "README.md", "certificate.json"}
+ALLOWED = {
+    *OURS,
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "README.md",
+    "certificate.json",
+    "certificate.md",
+}
 IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 ABOUT = ("model_type", "architectures", "is_encoder_decoder", "dtype", "transformers_version")
 """Keys of every ``config.json``; the others are what shapes the model."""

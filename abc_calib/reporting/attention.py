@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -16,14 +16,11 @@ from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.fits.base import LineRow
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
-from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.files import read_text
-from abc_calib.geometry import Heads, Layout, Site
-from abc_calib.geometry.coords import Coords, View, coords
+from abc_calib.geometry import Heads, Layout, LineBias, Site
+from abc_calib.geometry.bias import stored
 from abc_calib.geometry.layout import read_labels, written_labels
-from abc_calib.nn.attend import MASKED
-from abc_calib.nn.lines import Lines
 from abc_calib.runs import Run
 from abc_calib.text import counted
 from tasks.rows import ROW
@@ -31,153 +28,163 @@ from tasks.rows import ROW
 TABLE = "lines.csv"
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
-
-
 KeptLines = dict[tuple[str, int, int], list[LineRow]]
 """The kept lines by site, layer and head."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The shape of one problem: its source, and how many tokens are written.
-
-    ``closes``: where the output has several rows, the positions of what closes them.
-    """
+    """The shape of one problem: its source, and how many tokens each row of its output has."""
 
     source: Layout
-    steps: int
-    closes: tuple[int, ...] = ()
-
-    @property
-    def digits(self) -> int:
-        """How long the problem is: the width of its first operand."""
-        return self.source.widths[0]
+    rows: tuple[int, ...]
 
     def labels(self, site: Site) -> tuple[list[str], list[str]]:
-        """Names of the rows and of the keys at a site."""
+        """Return the names of the queries and of the keys at a site."""
         source = self.source.labels()
         if site == "encoder":
             return source, source
-        start, end = self.source.delimiters[0], self.source.delimiters[-1]
-        keys = read_labels(self.steps, start) if site == "self" else source
-        rows = written_labels(self.steps, end)
-        for close in self.closes:
-            rows[close] = ROW
+        start, end, steps = source[0], self.source.delimiters[-1], sum(self.rows)
+        keys = read_labels(steps, start) if site == "self" else source
+        queries = written_labels(steps, end)
+        for opened in accumulate(self.rows[:-1]):
+            queries[opened - 1] = ROW
             if site == "self":
-                keys[close + 1] = ROW
-        return rows, keys
-
-    def view(self, site: Site) -> View:
-        """Where the queries and keys of a site stand."""
-        source = self._at(self.source.keys, self.source.closes, output=False)
-        opens = tuple(close + 1 for close in self.closes)  # what closes a row opens the next one
-        output = self._at(self.steps, opens, output=True)
-        if site == "cross":
-            return View(site, output, source)
-        at = output if site == "self" else source
-        return View(site, at, at, causal=site == "self")
-
-    @staticmethod
-    def _at(tokens: int, delimiters: tuple[int, ...], output: bool) -> Coords:
-        ids = torch.zeros(1, tokens, dtype=torch.long)
-        ids[0, torch.tensor(delimiters, dtype=torch.long)] = 1
-        return coords(ids, (1,), output=output)
+                keys[opened] = ROW
+        return queries, keys
 
 
-# Lines as matrices
+@dataclass(frozen=True)
+class SiteLines:
+    """The lines of a calibrated run at one site.
+
+    ``heads``, ``kept`` (for the weights) and ``closed`` (heads that read the other site alone) by
+    layer and head; ``shared``: found in the last layer. ``fit (layers, h, i, j)``: the kept lines,
+    each as high as its weight; ``bias (layers, h, I, J)`` on the problem ``far``.
+    """
+
+    heads: Sequence[Heads]
+    kept: list[list[list[LineRow]]]
+    closed: list[list[bool]]
+    shared: bool
+    near: Problem
+    far: Problem
+    fit: np.ndarray
+    bias: np.ndarray
+
+    def note(self, layer: int, head: int) -> str:
+        """Return what stands over a head: its line, or how many there are."""
+        lines = [entry for entry in self.kept[layer][head] if entry.note != "transparent"]
+        if len(lines) != 1:
+            return counted(len(lines), "lines") if lines else "no line"
+        text = f"{lines[0].line} {lines[0].note}".strip()
+        return text.replace("-", "−").replace("segment", "seg.")
+
+    def transparent(self, layer: int, head: int) -> bool:
+        """Is a head without any line?"""
+        return not self.heads[layer][head] and not self.closed[layer][head]
 
 
-def dense(
-    heads: Heads,
-    view: View,
-    off: float | None = None,
-    elsewhere: Heads | None = None,
-) -> np.ndarray:
-    """The bias of one layer as ``(h, i, j)``: -inf on closed keys and on those not yet written."""
-    heads_by_site: dict[Site, Heads] = {view.site: heads}
-    if elsewhere is not None:
-        heads_by_site["self" if view.site == "cross" else "cross"] = elsewhere
-    matrix = Lines(heads_by_site, off).dense([view]).masked_fill(~view.mask, MASKED)
-    values = matrix[0].double().numpy()
-    return np.where(values <= MASKED / 2, -np.inf, values)
+def is_calibrated(run: Run) -> bool:
+    """Has a run a bias?"""
+    return (run.path / "bias.safetensors").is_file()
 
 
-def line_sum(heads: Heads, kept: Sequence[Sequence[LineRow]], view: View) -> np.ndarray:
-    """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
-    site, row = view.site, np.arange(view.queries.size)
-    total = np.zeros((len(heads), len(row), view.keys.size))
-    for head, lines in enumerate(heads):
-        weights = {entry.line: entry.weight for entry in kept[head]}
-        for line in lines:
-            name = line.label(site)
-            if name not in weights:
-                raise AbcError(
-                    f"lines.csv has no weight for {name} of {site} head {head}: calibrate again"
-                )
-            key, outside = Lines({site: ((line,),)}).positions(view)
-            inside = ~outside[0, 0, :, 0].expand(len(row)).numpy()
-            columns = key[0, 0, :, 0].expand(len(row)).numpy()
-            total[head, row[inside], columns[inside]] += weights[name]
-    return total
-
-
-def note_of(kept: Iterable[LineRow]) -> str:
-    """What stands over a panel: its line, or how many there are."""
-    lines = [entry for entry in kept if entry.note != "transparent"]
-    if len(lines) > 1:
-        return counted(len(lines), "lines")
-    if not lines:
-        return "no line"
-    text = f"{lines[0].line} {lines[0].note}".strip()
-    return text.replace("-", "−").replace("segment", "seg.")
-
-
-# Files
-
-
-def measured(run: Run) -> dict[Site, np.ndarray]:
-    """The averaged attention of a trained model on training samples."""
+def averaged_attention(run: Run) -> dict[Site, np.ndarray]:
+    """Return the attention ``(layers, h, i, j)`` that a calibration stored, or measure it."""
+    if is_calibrated(run):
+        return stored(run.path / "bias.safetensors")
     model = run.load_model()
     return average_attention(model, full_length(run.data, CalibrationOptions().samples, model))
 
 
-def problems(
-    run: Run, attention: dict[Site, np.ndarray], extend_to: int
-) -> tuple[Problem, Problem]:
-    """The problem that was averaged over, and the one that the bias is drawn for."""
-    steps, keys = attention["cross"].shape[-2:]
-    shape = run.data.layout_at
-    if run.data.vocabulary.tokens.rows:
-        size = run.data.size
-        return in_rows(run.data, size, steps, run), in_rows(run.data, extend_to)
-    near = shape(run.data.length)
-    if near.words:
-        near = shape(keys - 2)
-    if near.keys != keys:
+def averaged_problem(run: Run, steps: int, keys: int) -> Problem:
+    """Return the problem whose attention over ``keys`` in ``steps`` queries was averaged.
+
+    ``AbcError`` if the task has no problem of that shape.
+    """
+    data = run.data
+    if data.vocabulary.tokens.rows:
+        return _in_rows(run, data.size, steps)
+    layout = data.layout_at(data.length)
+    if layout.words:
+        layout = data.layout_at(keys - 2)
+    if layout.keys != keys:
         raise AbcError(
             f"{run}: attention over {keys} source tokens, but {run.task.name} of "
-            f"{run.data.length} {run.task.unit} has {near.keys}: calibrate again"
+            f"{data.length} {run.task.unit} has {layout.keys}: calibrate again"
         )
-    far = shape(extend_to)
-    extra = run.data.output_steps(far.widths[0]) - run.data.output_steps(near.widths[0])
-    return Problem(near, steps), Problem(far, max(1, steps + extra))
+    return Problem(layout, (steps,))
 
 
-def in_rows(data: Data, size: Any, steps: int | None = None, run: Run | None = None) -> Problem:
-    """A problem of a size whose output has several rows, of ``steps`` rows if given."""
+def far_problem(run: Run, near: Problem, digits: int) -> Problem:
+    """Return the problem of ``digits`` digits that the bias is drawn for."""
+    data = run.data
+    if data.vocabulary.tokens.rows:
+        return _in_rows(run, digits)
+    layout, (steps,) = data.layout_at(digits), near.rows
+    more = data.output_steps(layout.widths[0]) - data.output_steps(near.source.widths[0])
+    return Problem(layout, (max(1, steps + more),))
+
+
+def _in_rows(run: Run, size: int | tuple[int, int], steps: int | None = None) -> Problem:
+    """A problem of a size whose output has several rows, of ``steps`` tokens if given."""
+    data, tokens = run.data, run.data.vocabulary.tokens
     batch = data.test(size, 1 if steps is None else 200)
-    lengths = batch.target.ne(data.vocabulary.pad).sum(1)
-    matching = [row for row, length in enumerate(lengths.tolist()) if steps in (None, length)]
-    if not matching:
-        raise AbcError(f"{run}: attention over {steps} steps is of no problem of its size")
-    sample = batch.take(torch.tensor(matching[:1]))
-    target = sample.target[0, : int(lengths[matching[0]])]
-    closes = [i for i, token in enumerate(target.tolist()) if token in data.vocabulary.tokens.rows]
-    return Problem(data.layout(sample.problems), len(target), tuple(closes))
+    for row, target in enumerate(batch.target.numpy()):
+        target = target[target != data.vocabulary.pad]
+        if steps in (None, len(target)):
+            closes = np.flatnonzero(np.isin(target, [*tokens.rows, tokens.eos]))
+            layout = data.layout(batch.take(torch.tensor([row])).problems)
+            return Problem(layout, tuple(np.diff(closes, prepend=-1).tolist()))
+    raise AbcError(f"{run}: attention over {steps} steps is of no problem of its size")
+
+
+def site_lines(
+    bias: LineBias, table: KeptLines, site: Site, near: Problem, far: Problem
+) -> SiteLines:
+    """Return the lines at a site as arrays; ``AbcError`` if a line has no weight in the table."""
+    heads, shared = bias.sites[site], (site, LAST, 0) in table
+    kept = [
+        [table.get((site, LAST if shared else layer, head), []) for head in range(len(lines))]
+        for layer, lines in enumerate(heads)
+    ]
+    fit, added, closed = [], [], []
+    for layer, lines in enumerate(heads):
+        matrix, elsewhere = (
+            bias.matrix(site, layer, far.source, far.rows),
+            bias.elsewhere(site, layer),
+        )
+        other = [bool(elsewhere and elsewhere[h]) and not lines[h] for h in range(len(lines))]
+        off = -np.inf if bias.off_line_bias is None else bias.off_line_bias
+        matrix[other] = np.minimum(matrix[other], off)
+        fit.append(_line_sum(lines, kept[layer], site, near))
+        added.append(matrix)
+        closed.append(other)
+    return SiteLines(heads, kept, closed, shared, near, far, np.stack(fit), np.stack(added))
+
+
+def _line_sum(
+    heads: Heads, kept: Sequence[Iterable[LineRow]], site: Site, problem: Problem
+) -> np.ndarray:
+    """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
+    total = []
+    for head, lines in enumerate(heads):
+        weights = {entry.line: entry.weight for entry in kept[head]}
+        if missing := [name for line in lines if (name := line.label(site)) not in weights]:
+            raise AbcError(
+                f"lines.csv has no weight for {missing[0]} of {site} head {head}: calibrate again"
+            )
+        each = [LineBias({site: (((line,),),)}) for line in lines]  # nothing is left out of these
+        cells = [np.isfinite(one.matrix(site, 0, problem.source, problem.rows)[0]) for one in each]
+        queries, keys = map(len, problem.labels(site))
+        parts = [weights[x.label(site)] * on for x, on in zip(lines, cells, strict=True)]
+        total.append(sum(parts, np.zeros((queries, keys))))
+    return np.stack(total)
 
 
 def kept_lines(run: Run) -> KeptLines:
-    """The kept lines of a calibrated run; of one without their table, each with weight 1.
+    """Read the kept lines of a calibrated run; of one without their table, each has weight 1.
 
     The models that come with the program have none: their lines are in their bias alone.
     ``AbcError`` says what is wrong with a table.

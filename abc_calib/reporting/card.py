@@ -11,8 +11,7 @@ from abc_calib.files import write_atomically
 from abc_calib.nn.saved import OURS
 from abc_calib.nn.tokenizer import tokenizer_files
 from abc_calib.proof.blackbox import only_ours
-from abc_calib.proof.certificate import FILE, Certificate
-from abc_calib.proof.page import page
+from abc_calib.proof.certificate import FILE, PAGE, Certificate
 from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
@@ -20,8 +19,7 @@ from abc_calib.text import as_markdown, grouped
 from tasks.arithmetic import Arithmetic
 from tasks.whole import Whole
 
-CARD = Path(__file__).with_suffix(".md")
-"""The template."""
+TEMPLATE = Path(__file__).with_suffix(".md")
 
 
 def card(run: Run | Path | str | None, folder: Path | str) -> Path:
@@ -35,25 +33,27 @@ def card(run: Run | Path | str | None, folder: Path | str) -> Path:
     only_ours(run, "abc card")
     if folder.exists():
         raise UsageError(f"{folder} is there already: name a new folder")
-    files = {"README.md": _text(run)}
-    for name, content in tokenizer_files(run.data.vocabulary).items():
-        files[name] = json.dumps(content, indent=2) + "\n"
-    copies = [*(run.path / "model" / name for name in OURS), run.path / FILE]
+    text, tokenizer = _text(run), tokenizer_files(run.data.vocabulary)
 
     def write(temporary: Path) -> None:
         temporary.mkdir()
-        for path in copies:
+        for path in [
+            *(run.path / "model" / name for name in OURS),
+            run.path / FILE,
+            run.path / PAGE,
+        ]:
             if path.exists():
                 shutil.copyfile(path, temporary / path.name)
-        for name, text in files.items():
-            (temporary / name).write_text(text)
+        for name, content in tokenizer.items():
+            (temporary / name).write_text(json.dumps(content, indent=2) + "\n")
+        (temporary / "README.md").write_text(text)
 
     write_atomically(folder, write, replace=False)
     return folder
 
 
 def _text(run: Run) -> str:
-    """The card."""
+    """The card: its example is a problem that the model answers now."""
     config, model, data = run.config, run.load_model(), run.data
     certificate = Certificate.load(run) if (run.path / FILE).exists() else None
     batch = data.test(min(3, config.train.length), 1)
@@ -61,14 +61,14 @@ def _text(run: Run) -> str:
     separator = "" if all(len(symbol) == 1 for symbol in symbols) else " "
     ids = [i for i in batch.source[0].tolist() if i != data.vocabulary.pad]
     output = model.decode(batch.source.to(model.device), batch.target.shape[1]).ids[0]
-    digits = isinstance(run.task, Arithmetic)
     rows = [
         [row["length"], row["set"], f"{row['accuracy']:g}", f"{row['n']:,}"]
         for row in read_rows(run.path / "eval.csv")
     ]
+    digits = isinstance(run.task, Arithmetic)
+    aligned = digits or isinstance(run.task, Whole)
     table = as_markdown(["length", "test set", "right, %", "samples"], rows, "rlrr")
-    aligned = ", numbers of one problem filled with zeros to one width"
-    return CARD.read_text("utf-8").format(
+    return TEMPLATE.read_text("utf-8").format(
         name=f"{config.task} ({config.stage}, seed {config.train.seed})",
         tag=f", {certificate.outcome}" if certificate else "",
         task=config.task.replace("_", " "),
@@ -77,12 +77,11 @@ def _text(run: Run) -> str:
         unit=run.task.unit,
         verdict=_verdict(certificate),
         source=separator.join(symbols[i] for i in ids[1:-1]),
-        written=data.vocabulary.text(output.tolist(), separator),
-        aligned=aligned if digits or isinstance(run.task, Whole) else "",
+        output=data.vocabulary.text(output.tolist(), separator),
+        aligned=", numbers of one problem filled with zeros to one width" if aligned else "",
         order="answers begin with their last digit" if digits else "answers as they are written",
         commands="\n".join(commands(run)),
         table=f"\n## Measured\n\n{table}" if rows else "",
-        certificate=f"\n{page(certificate.as_dict())}" if certificate else "",
     )
 
 
@@ -93,8 +92,8 @@ def _verdict(certificate: Certificate | None) -> str:
     if certificate.outcome != "certified":
         return f"Its certificate says **{certificate.outcome}**: {reason}."
     return (
-        "It is **certified for every length**: "
-        f"{reason}, smallest logit margin {certificate.margin}. The certificate is "
-        f"in `{FILE}` and below. It was {'' if certificate.verified_here else 'not '}verified on "
-        "the machine where this card was written."
+        f"It is **certified for every length**: {reason}, smallest logit margin "
+        f"{certificate.margin}. The certificate is in `{FILE}` and `{PAGE}`. It was "
+        f"{'' if certificate.verified_here else 'not '}verified on the machine where this card was "
+        "written."
     )

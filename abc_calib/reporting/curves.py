@@ -16,7 +16,7 @@ from abc_calib.reporting.style import (
     COLUMN_WIDTH,
     MARKERS,
     PALETTE,
-    TICK_SIZE,
+    SMALL,
     new_figure,
     plain_axes,
     styled,
@@ -28,12 +28,12 @@ DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
 """Solid, dashed, dotted."""
 FIRST = ("calibrated", "ABC", "vanilla", "Vanilla")
 """Names whose colours are the first ones, those of no other in whichever figure."""
-SETS = ("random", "carry", "hard")
-"""What may follow a name and a comma: test sets, in the order of dashes."""
+SETS = (", random", ", carry", ", hard")
+"""What may follow the name of a model: test sets, in the order of dashes."""
 
 
 class Look(NamedTuple):
-    """Of one curve."""
+    """The look of one curve."""
 
     colour: str
     marker: str
@@ -41,25 +41,20 @@ class Look(NamedTuple):
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
-    """One look for each name: a colour for each model, dashes and markers for each test set."""
-    split = {name: _split(name) for name in names}
-    models = dict.fromkeys(model for model, _ in split.values())
-    rest = itertools.count(2)
-    numbers = {m: FIRST.index(m) // 2 if m in FIRST else next(rest) for m in models}
-    return {name: _look(numbers[model], among) for name, (model, among) in split.items()}
-
-
-def _split(name: str) -> tuple[str, int]:
-    """``vanilla`` and 1 of ``vanilla, carry``."""
-    model, _, kind = name.rpartition(", ")
-    return (model, SETS.index(kind)) if kind in SETS and model else (name, 0)
-
-
-def _look(number: int, among: int) -> Look:
-    colour, dash = number % len(PALETTE), number // len(PALETTE) + among
-    return Look(
-        PALETTE[colour], MARKERS[(colour + 2 * among) % len(MARKERS)], DASHES[dash % len(DASHES)]
-    )
+    """Return a look for each name: a colour per model, dashes and markers per test set."""
+    models = {name: name.rsplit(", ", 1)[0] if name.endswith(SETS) else name for name in names}
+    others = itertools.count(2)
+    numbers = {
+        model: FIRST.index(model) // 2 if model in FIRST else next(others)
+        for model in dict.fromkeys(models.values())
+    }
+    chosen = {}
+    for name, model in models.items():
+        dash, colour = divmod(numbers[model], len(PALETTE))
+        among = SETS.index(name.removeprefix(model)) if name != model else 0
+        marker = MARKERS[(colour + 2 * among) % len(MARKERS)]
+        chosen[name] = Look(PALETTE[colour], marker, DASHES[(dash + among) % len(DASHES)])
+    return chosen
 
 
 @styled
@@ -110,7 +105,7 @@ def accuracy_curve(
     axes.set_title(title)
     axes.set_xlabel(unit)
     axes.set_ylabel(measure)
-    _scale(axes, _spread(lengths, train_length, 18 * width), percent)
+    _scale(axes, _named(lengths, train_length, width), percent)
     figure.legend(
         [*axes.get_legend_handles_labels()[0], mark], [*look, f"training length {train_length}"],
         loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.2,
@@ -119,36 +114,34 @@ def accuracy_curve(
     return figure
 
 
-def _scale(axes: Axes, shown: Sequence[int], percent: bool) -> None:
-    """Lengths on a logarithmic axis, of which those that are shown are named."""
+def _scale(axes: Axes, named: Sequence[int], percent: bool) -> None:
+    """Lengths on a logarithmic axis, of which some are ``named``."""
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(shown, [f"{length:,}" for length in shown])
+    axes.set_xticks(named, [f"{length:,}" for length in named])
     if percent:
-        axes.set_ylim(-4, 104)
-        axes.set_yticks([0, 25, 50, 75, 100])
+        axes.set(ylim=(-4, 104), yticks=[0, 25, 50, 75, 100])
     else:
         axes.set_ylim(bottom=0)
     plain_axes(axes)
 
 
-def _spread(lengths: Sequence[int], first: int, points: float) -> list[int]:
-    """The lengths to name on an axis: the ends, ``first``, round ones, then others with room."""
+def _named(lengths: Sequence[int], first: int, inches: float) -> list[int]:
+    """The lengths to name on an axis: the ends, ``first``, and round ones with room around them."""
 
-    def rank(length: int) -> int:
-        if length in (lengths[0], lengths[-1]):
-            return 0
-        digits = str(length).rstrip("0")
-        return 1 if length == first else 2 if digits == "1" else 3 if digits in "25" else 4
+    def rank(length: int) -> tuple[bool, bool, int, int]:
+        leading = str(length).rstrip("0")
+        inner = length not in (lengths[0], lengths[-1])
+        return inner, length != first, len(leading), int(leading) not in (1, 2, 5)
 
-    span = math.log(lengths[-1] / lengths[0]) or 1.0
-    round_ones = [x for x in lengths if len(lengths) <= 20 or rank(x) < 4]
-    shown: list[int] = []
-    for x in sorted(round_ones, key=rank):
-        near = (abs(math.log(x / y)) / span * 3 * points / (len(f"{x:,}{y:,}") + 2) for y in shown)
-        if all(room >= TICK_SIZE for room in near):
-            shown.append(x)
-    return sorted(shown)
+    points = 54 * inches / (math.log(lengths[-1] / lengths[0]) or 1.0)
+    named: list[int] = []
+    for x in sorted(lengths, key=rank):
+        if all(
+            points * abs(math.log(x / y)) >= SMALL * (len(f"{x:,}{y:,}") + 2) / 3 for y in named
+        ):
+            named.append(x)
+    return sorted(named)
 
 
 @styled

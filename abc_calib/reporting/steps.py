@@ -32,15 +32,6 @@ def draw_steps(
 
     ``width``: of the former, in inches; the latter is at most as wide as a column.
     """
-    figures = {"attention": attention_figure(inspection, title, width)}
-    if inspection.variables:
-        figures["variables"] = variables_figure(inspection, title, min(width, COLUMN_WIDTH))
-    written = (save_figures(figure, out_dir / name, formats) for name, figure in figures.items())
-    return [path for paths in written for path in paths]
-
-
-def attention_figure(inspection: Inspection, title: str, width: float) -> Figure:
-    """The weights of every step, next to the gold ones where there are any."""
     matrices = [inspection.weights]
     if inspection.gold is not None:
         gold = np.zeros_like(inspection.weights)
@@ -49,34 +40,41 @@ def attention_figure(inspection: Inspection, title: str, width: float) -> Figure
         matrices.append(gold)
     names = ["learned", "gold"][: len(matrices)]
     block = Block(np.stack(matrices), inspection.output, inspection.tokens, names=names)
-    return heatmaps([block], title, width=width)
+    figures = {"attention": heatmaps([block], title, width=width)}
+    if inspection.variables:
+        figures["variables"] = variables_figure(inspection, title, min(width, COLUMN_WIDTH))
+    return [
+        path
+        for name, figure in figures.items()
+        for path in save_figures(figure, out_dir / name, formats)
+    ]
 
 
 @styled
 def variables_figure(inspection: Inspection, title: str, width: float) -> Figure:
-    """One curve per variable; with the centre, where the attention was and should have been.
+    """Draw a curve per variable; with the centre, where the attention was and should have been.
 
     As figure 9 of Dubois et al. (2020). The reference is left out: it is the mean attention, of
     the location part alone in the variants that say so.
     """
-    shown = {name: values for name, values in inspection.variables.items() if name != "reference"}
-    figure = new_figure(width, 0.75 * len(shown) + 0.75)
-    axes = np.atleast_1d(figure.subplots(len(shown), 1, sharex=True))
+    curves = {name: values for name, values in inspection.variables.items() if name != "reference"}
+    figure = new_figure(width, 0.75 * len(curves) + 0.75)
+    grid = figure.subplots(len(curves), 1, sharex=True, squeeze=False)[:, 0]
     steps = np.arange(len(inspection.output))
     blue, red, green, *_ = PALETTE
-    for axis, (name, values) in zip(axes, shown.items(), strict=True):
-        axis.plot(steps, values, marker="o", markersize=3, linewidth=1.1, color=blue, label=name)
+    for axes, (name, values) in zip(grid, curves.items(), strict=True):
+        axes.plot(steps, values, marker="o", markersize=3, linewidth=1.1, color=blue, label=name)
         if name == "centre":
-            if inspection.gold is not None:
-                gold = inspection.gold[: len(steps)]
-                axis.plot(steps[: len(gold)], gold, "--", linewidth=1.1, color=green, label="gold")
-            axis.plot(
+            gold = (inspection.gold or [])[: len(steps)]
+            if gold:
+                axes.plot(steps[: len(gold)], gold, "--", linewidth=1.1, color=green, label="gold")
+            axes.plot(
                 steps, inspection.looked, ":", linewidth=1.6, color=red, label="mean attention"
             )
-            axis.legend(borderpad=0.1, labelspacing=0.25)
-        axis.set_ylabel(name)
-        plain_axes(axis)
-    axes[-1].set_xticks(steps, inspection.output)
-    axes[-1].set_xlabel("written")
-    axes[0].set_title(title)
+            axes.legend(borderpad=0.1, labelspacing=0.25)
+        axes.set_ylabel(name)
+        plain_axes(axes)
+    grid[-1].set_xticks(steps, inspection.output)
+    grid[-1].set_xlabel("written")
+    grid[0].set_title(title)
     return figure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def compile(run: Run | Path | str | None = None, *, out: Path | str | None = Non
     def write(into: Path) -> None:
         into.mkdir()
         (into / f"{NAME}.csv").write_text(table(machine))
-        (into / f"{NAME}.py").write_text(program(machine, run.path.name))
+        (into / f"{NAME}.py").write_text(program(machine))
         save_figures(graph(machine), into / NAME, ("pdf", "svg"))
 
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -70,28 +71,17 @@ def table(machine: Compiled) -> str:
     return text.getvalue()
 
 
-def program(machine: Compiled, name: str) -> str:
-    """The text of the file that runs the table."""
+def program(machine: Compiled) -> str:
+    """Return the text of the file that runs the table."""
     by, task = machine.transducer, machine.data.task
     symbols, rule = list(task.symbols[: by.base]), task.rule()
     starts = {symbols[s]: k for s, k in zip(by.symbols, by.start, strict=False)}
-    _, code = Path(str(template.__file__)).read_text("utf-8").split("\n# Code\n")
-    return "\n".join(
-        [
-            f'"""{name}, a transducer of {machine.states} states: python {NAME}.py OPERAND ..."""',
-            "",
-            "import sys",
-            "from pathlib import Path",
-            "",
-            "import numpy as np",
-            "",
-            f"SYMBOLS, NUMBERS = {symbols!r}, {task.notation == 'digits'}",
-            f"TAPES, FORWARD, OF_ROW = {by.tapes!r}, {rule.forward!r}, {rule.of_row!r}",
-            f"STARTS, LAG = {starts or {'': by.start[0]}!r}, {by.lag}",
-            "",
-            code.lstrip("\n"),
-        ]
-    )
+    constants = {"SYMBOLS": symbols, "NUMBERS": task.notation == "digits", "LAG": by.lag}
+    constants |= {"TAPES": by.tapes, "FORWARD": rule.forward, "OF_ROW": rule.of_row}
+    constants |= {"STARTS": starts or {"": by.start[0]}}
+    lines = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
+    head, _, code = re.split("# Model\n|# Code\n", Path(template.__file__).read_text("utf-8"))
+    return head + lines + code
 
 
 # Its graph

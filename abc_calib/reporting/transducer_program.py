@@ -1,4 +1,4 @@
-"""A transducer that was read out of a model, run with numpy alone."""
+"""A transducer that was read out of a model, run with numpy alone: python FILE OPERAND ..."""
 
 from __future__ import annotations
 
@@ -7,30 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
-SYMBOLS, NUMBERS = ["0", "1"], True
+# Model
+SYMBOLS, NUMBERS, LAG = ["0", "1"], True, 0
 TAPES: tuple[int, ...] = 0, 1
 FORWARD: tuple[int, ...] = ()
 OF_ROW: int | None = None
-STARTS, LAG = {"": 0}, 0
-
+STARTS = {"": 0}
 # Code
 END, FILE = len(SYMBOLS), Path(__file__).with_suffix(".csv")
-"""A letter behind the last one of an operand; the table: state, letters, written, next state."""
-
-
-def tables() -> tuple[np.ndarray, np.ndarray]:
-    """The next state, and what is written: arrays of a state and one letter of each operand."""
-    rows = np.loadtxt(FILE, delimiter=",", skiprows=1, dtype=int, ndmin=2)
-    shape = rows[:, [0, -1]].max() + 1, *[END + 1] * len(TAPES)
-    following, written = np.full(shape, -1), np.full(shape, -1)
-    at = tuple(rows[:, :-2].T)
-    following[at], written[at] = rows[:, -1], rows[:, -2]
-    return following, written
+"""A letter behind the last one of an operand; the table: state, letters, output, next state."""
 
 
 def run(*operands: list[str]) -> list[str]:
-    """What the model writes for operands, each a list of symbols, token by token."""
-    following, written = tables()
+    """Return what the model writes for operands, each a list of symbols, token by token."""
+    rows = np.loadtxt(FILE, delimiter=",", skiprows=1, dtype=int, ndmin=2).tolist()
+    steps = {tuple(row[:-2]): row[-2:] for row in rows}
     state = STARTS["" if OF_ROW is None else operands[OF_ROW][0]]
     letters = [[SYMBOLS.index(symbol) for symbol in operands[k]] for k in TAPES]
     letters = [tape if k in FORWARD else tape[::-1] for k, tape in zip(TAPES, letters, strict=True)]
@@ -39,9 +30,9 @@ def run(*operands: list[str]) -> list[str]:
         letters = [tape + [0] * (most - len(tape)) for tape in letters]
     for column in range(most + LAG + 9):
         read = (state, *(tape[column] if column < most else END for tape in letters))
-        state, token = following[read], written[read]
-        if state < 0:
+        if read not in steps:
             raise ValueError(f"not a source of this task: {operands}")
+        token, state = steps[read]
         if token == END:
             return output
         if token >= 0:
@@ -50,8 +41,7 @@ def run(*operands: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    split = list if max(map(len, SYMBOLS)) == 1 else str.split
-    output = run(
-        *(split(text if split is str.split else text.replace(" ", "")) for text in sys.argv[1:])
-    )
+    single = max(map(len, SYMBOLS)) == 1
+    operands = (list(text.replace(" ", "")) if single else text.split() for text in sys.argv[1:])
+    output = run(*operands)
     print("".join(output[::-1]) if NUMBERS else " ".join(output))

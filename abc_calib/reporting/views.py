@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,115 @@ from matplotlib.figure import Figure
 
 from abc_calib.config import FigureOptions, build
 from abc_calib.errors import UsageError
-from abc_calib.evaluation.predict import Answer, answered
+from abc_calib.evaluation.predict import answered
 from abc_calib.files import make_folder, write_atomically
 from abc_calib.geometry import SITES, Site
-from abc_calib.geometry.bias import stored
-from abc_calib.nn.base import Attention, Model
 from abc_calib.nn.build import model_type
 from abc_calib.progress import bar
-from abc_calib.reporting.attention import Problem, kept_lines, measured, problems
-from abc_calib.reporting.heatmaps import Marks
+from abc_calib.reporting.attention import (
+    SiteLines,
+    averaged_attention,
+    averaged_problem,
+    far_problem,
+    is_calibrated,
+    kept_lines,
+    site_lines,
+)
+from abc_calib.reporting.heatmaps import Block, heatmaps
 from abc_calib.reporting.style import font, save_figures
-from abc_calib.reporting.view import RunLines, SiteFigures
 from abc_calib.runs import Run
 
+SITE_NAMES = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
 MOST = 1000
 """Tokens of source and output whose attention is drawn."""
-MOST_TOKENS = 24
-"""Up to this number the tokens themselves name the keys, not their positions."""
+
+
+@dataclass(frozen=True)
+class AttentionView:
+    """One site of a run: its ``attention (layers, h, i, j)`` and the names of rows and keys.
+
+    ``about``: what the attention is of. ``lines``: of a calibrated run.
+    """
+
+    task: str
+    site: Site
+    attention: np.ndarray
+    rows: Sequence[str]
+    keys: Sequence[str]
+    about: str
+    lines: SiteLines | None = None
+
+    def layers(self, options: FigureOptions) -> Sequence[int]:
+        """Return the layers to draw; ``UsageError`` for a layer or head that it does not have."""
+        counts = dict(zip(("layer", "head"), self.attention.shape, strict=False))
+        for name, count in counts.items():
+            number = getattr(options, name)
+            if number is not None and number >= count:
+                raise UsageError(
+                    f"--{name} {number}: {self.site}-attention has {name}s 0 to {count - 1}"
+                )
+        return range(len(self.attention)) if options.layer is None else [options.layer]
+
+    def figures(self, options: FigureOptions) -> Iterator[tuple[str, Figure]]:
+        """Yield the name of each layer's file, and its figure."""
+        kind = "bias-" if self.lines else "attention-" if options.input is None else "input-"
+        head = "" if options.head is None else f"-head{options.head}"
+        panel = "" if options.panel is None else f"-{options.panel}"
+        for layer in self.layers(options):
+            yield f"{kind}{self.site}-layer{layer}{head}{panel}", self.figure(layer, options)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """What is drawn, of all layers and heads."""
+        arrays: dict[str, Any] = {"attention": self.attention}
+        if lines := self.lines:
+            arrays |= {"fit": lines.fit, "bias": lines.bias}
+            names = map(np.array, lines.far.labels(self.site))
+            arrays |= zip(("bias_row_labels", "bias_key_labels"), names, strict=True)
+        return {**arrays, "row_labels": np.array(self.rows), "key_labels": np.array(self.keys)}
+
+    def figure(self, layer: int, options: FigureOptions) -> Figure:
+        """Draw the heads of a layer: attention, and of a calibrated run its lines and its bias."""
+        title = f"{self.task.replace('_', ' ').capitalize()}, {SITE_NAMES[self.site]}-attention"
+        title = f"{title}, layer {layer}" + ("" if self.lines else f": {self.about}")
+        blocks, across = self._blocks(layer, options), 8 if self.lines else 4
+        return heatmaps(blocks, title if options.title else "", across, options.inches)
+
+    def _blocks(self, layer: int, options: FigureOptions) -> list[Block]:
+        count = self.attention.shape[1]
+        heads = [*range(count)] if options.head is None else [options.head]
+        attention = Block(
+            self._visible(self.attention[layer])[heads], self.rows, self.keys,
+            names=[f"head {head}" for head in heads],
+        )  # fmt: skip
+        if (lines := self.lines) is None:
+            return [attention]
+        attention = replace(attention, heading=self.about, additive=False)
+        fit = replace(
+            attention,
+            matrices=self._visible(lines.fit[layer])[heads],
+            notes=[lines.note(layer, head) for head in heads],
+            transparent=[lines.transparent(layer, head) for head in heads],
+            heading=f"sum of the kept lines{', found in the last layer' * lines.shared}",
+        )
+        rows, keys = lines.far.labels(self.site)
+        bias = replace(
+            fit, matrices=lines.bias[layer][heads], row_labels=rows, key_labels=keys, notes=(),
+            heading=f"bias, {lines.far.source.widths[0]} digits", additive=True,
+        )  # fmt: skip
+        panels = {"attention": attention, "fit": fit, "bias": bias}
+        if options.panel is not None:
+            return [panels[options.panel]]
+        return [
+            replace(block, heading=f"({letter}) {block.heading}")
+            for letter, block in zip("abc", panels.values(), strict=True)
+        ]
+
+    def _visible(self, matrices: np.ndarray) -> np.ndarray:
+        """``matrices (h, i, j)`` with -inf on keys that their row cannot see."""
+        if self.site != "self":
+            return matrices
+        return np.where(np.tri(*matrices.shape[1:]) > 0, matrices, -np.inf)
 
 
 def heatmap(
@@ -53,18 +144,19 @@ def heatmap(
     format or site or more than 500 digits, and ``AbcError`` for files that are missing or do not
     belong together.
     """
-    look = options or build(FigureOptions, **keywords)
-    paths = list[Path]()
-    with font(look.font), bar("drawing", progress, "figures") as update:
-        views = views_of(with_heads(run), look)
-        folder = Path(out)
+    options = options or build(FigureOptions, **keywords)
+    folder, paths = Path(out), list[Path]()
+    with font(options.font), bar("drawing", progress, "figures") as update:
+        views = views_of(run, options)
         make_folder(folder)
-        total = sum(len(view.layers) for view in views)
+        total, drawn = sum(len(view.layers(options)) for view in views), 0
         for view in views:
-            for name, figure in view.figures():
-                update(len(paths) // max(len(look.format), 1), total, name)
-                paths += save_figures(figure, folder / name, look.format)
-            paths.append(folder / f"{view.stem}{view.site}.npz")
+            for name, figure in view.figures(options):
+                update(drawn, total, name)
+                paths += save_figures(figure, folder / name, options.format)
+                drawn += 1
+            stem = "" if options.input is None else "input-"
+            paths.append(folder / f"{stem}{view.site}.npz")
             write_atomically(paths[-1], partial(np.savez_compressed, **view.arrays))
     return paths
 
@@ -73,90 +165,72 @@ def heatmap_figures(run: Run | Path | str | None = None, **options: Any) -> dict
     """Draw the heatmaps of a run as matplotlib figures, by name; ``options``: ``FigureOptions``."""
     look = build(FigureOptions, **options)
     with font(look.font):
-        views = views_of(with_heads(run), look)
-        figures = dict(pair for view in views for pair in view.figures())
+        figures = dict(pair for view in views_of(run, look) for pair in view.figures(look))
         for figure in figures.values():
             figure.draw_without_rendering()  # names on axes are made now, in this font
     return figures
 
 
-def with_heads(run: Run | Path | str | None) -> Run:
-    """The run, if its model has heads; ``UsageError`` otherwise."""
+def views_of(run: Run | Path | str | None, options: FigureOptions) -> list[AttentionView]:
+    """Return what is drawn of a run, a view per site.
+
+    Raises ``UsageError`` for a model without heads, and for what it does not have.
+    """
     run = Run.open(run)
     if reason := model_type(run.config.kind).no_lines:
         raise UsageError(f"{run} has no heads to show ({reason}): abc inspect --input")
-    return run
-
-
-def watched(run: Run, model: Model, source: str) -> tuple[Answer, Attention]:
-    """The attention while ``model`` answers ``source``; ``UsageError`` where it is too long."""
-    batch = run.data.lay_out(run.data.task.parse(source))
-    if batch.source.shape[1] + batch.target.shape[1] > MOST:
-        raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
-    answer = answered(model, run.data, source)
-    with torch.inference_mode():
-        return answer, answer.attention(model)
-
-
-def views_of(run: Run, options: FigureOptions) -> list[SiteFigures]:
-    """What is drawn of a run: a view for each site, checked."""
-    if options.panel in ("fit", "bias") and (options.input is not None or not _is_calibrated(run)):
+    if options.panel in ("fit", "bias") and (options.input is not None or not is_calibrated(run)):
         what = "one source has" if options.input is not None else f"{run} has"
         raise UsageError(f"--panel {options.panel}: {what} attention alone; leave it out")
     source = options.input
-    views = averaged(run, options) if source is None else _of_source(run, options, source)
+    views = averaged(run, options.digits) if source is None else _of_source(run, source)
     sites = [site for site in SITES if site in options.sites]
     if missing := [site for site in sites if site not in views]:
         raise UsageError(f"{run} has no {missing[0]}-attention: choose {', '.join(views)}")
     for site in sites:
-        views[site].check()
+        views[site].layers(options)
     return [views[site] for site in sites]
 
 
-def _is_calibrated(run: Run) -> bool:
-    return (run.path / "bias.safetensors").is_file()
+def averaged(run: Run, digits: int) -> dict[Site, AttentionView]:
+    """Return the attention averaged over samples by site, and the lines of a calibrated run.
 
-
-def averaged(run: Run, options: FigureOptions) -> dict[Site, SiteFigures]:
-    """The attention averaged over samples by site, and the lines of a calibrated run."""
-    calibrated = _is_calibrated(run)
-    attention = stored(run.path / "bias.safetensors") if calibrated else measured(run)
-    near, far = problems(run, attention, options.digits)
-    lines = RunLines(run.bias(), kept_lines(run), near, far) if calibrated else None
-    what = f"averaged attention, {near.digits} digits, teacher forcing"
+    ``digits``: of the problem whose bias is drawn.
+    """
+    attention = averaged_attention(run)
+    near = averaged_problem(run, *attention["cross"].shape[-2:])
+    lines: dict[Site, SiteLines] = {}
+    if is_calibrated(run):
+        bias, table, far = run.bias(), kept_lines(run), far_problem(run, near, digits)
+        lines = {site: site_lines(bias, table, site, near, far) for site in bias.sites}
+    about = f"averaged attention, {near.source.widths[0]} digits, teacher forcing"
     return {
-        site: SiteFigures(run.config.task, site, weights, *near.labels(site), what, options, lines)
+        site: AttentionView(
+            run.config.task, site, weights, *near.labels(site), about, lines.get(site)
+        )
         for site, weights in attention.items()
     }
 
 
-def _of_source(run: Run, options: FigureOptions, source: str) -> dict[Site, SiteFigures]:
+@torch.inference_mode()
+def _of_source(run: Run, source: str) -> dict[Site, AttentionView]:
     """The attention on one source while the model writes its answer."""
-    answer, attention = watched(run, run.load_model(), source)
-    layout = Problem(run.data.layout(answer.problems), len(answer.ids))
-    tokens, output = answer.tokens(run.data), answer.symbols(run.data)
-    right = [i for i in answer.batch.target[0].tolist() if i != run.data.vocabulary.pad]
-    wrong = [at for at, token in enumerate(answer.ids) if right[at : at + 1] != [token]]
-    longer, length = max(layout.source.widths) > run.data.length, run.data.length
-    views: dict[Site, SiteFigures] = {}
-    for site, layers in attention.weights.items():
-        rows, keys = layout.labels(site)
-        ends = [beyond(labels, length) if longer else [] for labels in (rows, keys)]
-        marks = Marks(length, ends[0], ends[1], () if site == "encoder" else wrong)
-        if len(tokens) <= MOST_TOKENS:
-            rows = tokens if site == "encoder" else output
-            keys = [tokens[0], *output[:-1]] if site == "self" else tokens
-        if layers:
-            weights = torch.stack(list(layers))[:, 0].double().numpy()
-            what = f"attention on {source}, reading its own output (no teacher forcing)"
-            views[site] = SiteFigures(
-                run.config.task, site, weights, rows, keys, what, options, marks=marks
-            )
-    return views
-
-
-def beyond(labels: Sequence[str], length: int) -> list[float]:
-    """The places between tokens of a column below ``length`` and neighbours of others."""
-    numbers = (re.search(r"\d+", label) for label in labels)
-    inside = [int(number[0]) < length if number else None for number in numbers]
-    return [at + 0.5 for at, pair in enumerate(pairwise(inside)) if {*pair} == {True, False}]
+    data, model = run.data, run.load_model()
+    batch = data.lay_out(data.task.parse(source))
+    if batch.source.shape[1] + batch.target.shape[1] > MOST:
+        raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
+    answer = answered(model, data, source)
+    tokens, output = answer.tokens(data), answer.symbols(data)
+    names = {"encoder": (tokens, tokens), "self": (output, [tokens[0], *output[:-1]])}
+    about = f"attention on {source}, reading its own output (no teacher forcing)"
+    return {
+        site: AttentionView(
+            run.config.task,
+            site,
+            torch.stack(list(layers))[:, 0].double().numpy(),
+            *names.get(site, (output, tokens)),
+            about,
+        )
+        for site, layers in answer.attention(model).weights.items()
+        if layers
+    }

@@ -16,7 +16,7 @@ from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.page import write_page
 from abc_calib.reporting.style import save_figures
-from abc_calib.reporting.tables import plain_accuracy_table
+from abc_calib.reporting.tables import accuracy_table
 from abc_calib.reporting.views import heatmap
 from abc_calib.runs import Run
 from abc_calib.text import as_markdown
@@ -82,7 +82,7 @@ def write_report(run: Run, series: Series, example: tuple[str, str, bool]) -> Pa
     folder, train = run.path / "demo", run.config.train
     make_folder(folder)
     write_text(folder / "accuracy.csv", pd.DataFrame(as_rows(series)).to_csv(index=False))
-    table, (problem, answer, right) = plain_accuracy_table(series, "", ""), example
+    table, (problem, answer, right) = accuracy_table(series, "", "", intervals=False), example
     write_text(
         folder / "accuracy.md",
         f"Exact match (%) of {run.task.name}, trained on at most {train.length} digits, seed "

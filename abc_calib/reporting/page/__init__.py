@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from abc_calib.errors import UsageError, shortened
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.curves import accuracy_curve
+from abc_calib.reporting.of_runs import accuracy_series
 from abc_calib.reporting.page.collect import collected
 from abc_calib.reporting.style import COLUMN_WIDTH, TEXT_WIDTH, as_svg, font
 from abc_calib.runs import Run
@@ -25,13 +26,10 @@ from abc_calib.text import Table
 from abc_calib.version import __version__
 
 STATIC = files("abc_calib.reporting.page") / "static"
-
-MOST_BYTES = 5_000_000
-"""Of the page; models are left out of a larger one, the last one first."""
 MOST_RUNS = 12
 SCRIPTS = ("geometry", "model", "problem", "play", "main")
 """The files of JavaScript, in their order."""
-PLAYED = ("task", "unit", "length", "examples", "spelling", "symbols", "rule", "model", "why")
+PLAYED = ("task", "unit", "length", "examples", "spelling", "symbols", "rule", "model", "rests")
 """What they need of a run."""
 
 
@@ -64,96 +62,53 @@ def names(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths] if alike else short
 
 
-def rendered(runs: list[dict[str, Any]], title: str = "") -> str:
-    """The page of collected runs, no larger than ``MOST_BYTES`` if that is possible."""
-    name = title or ", ".join(run["name"] for run in runs)
-    page = _filled(runs, name)
-    for run in reversed(runs):
-        if len(page.encode()) <= MOST_BYTES:
-            break
-        run["model"], run["why"] = None, "the page would be too large: make one of this run alone"
-        page = _filled(runs, name)
-    return page
-
-
-def _filled(runs: list[dict[str, Any]], title: str) -> str:
-    shown = [{**run, "chart": accuracy_chart([run]), **_tables(run)} for run in runs]
-    played = [
-        {**{name: run[name] for name in PLAYED}, "rests": (run["heads"] or {}).get("rests", {})}
-        for run in runs
-    ]
+def rendered(runs: Sequence[dict[str, Any]], title: str = "") -> str:
+    """Fill the page of collected runs."""
     return filled(
         "page.html",
-        title=title,
-        runs=shown,
+        title=title or ", ".join(run["name"] for run in runs),
+        runs=[{**run, "chart": accuracy_chart([run])} for run in runs],
         together=together(runs),
-        data=json.dumps({"runs": played}, allow_nan=False),
+        data=json.dumps({"runs": [{k: run[k] for k in PLAYED} for run in runs]}, allow_nan=False),
         script="\n".join(text_of(f"{name}.js") for name in SCRIPTS),
     )
 
 
-def _tables(run: dict[str, Any]) -> dict[str, list[tuple[str, ...]]]:
-    """The rows of the tables of a run, as they are printed."""
-    certificate, hard = run["certificate"] or {}, run["hard"] or {"rows": []}
-    return {
-        "numbers": [
-            (row["set"], row["size"], f"{row['accuracy']:.2f}",
-             f"{row['low']:.2f}–{row['high']:.2f}", row["n"])
-            for row in run["accuracy"]
-        ],
-        "cases": [
-            (case["where"], f"{case['windows']:,}", case["wrong"], case["margin"])
-            for case in certificate.get("cases") or []
-        ],
-        "families": [
-            (row["family"], row["length"], row["wrong"], row["n"]) for row in hard["rows"]
-        ],
-    }  # fmt: skip
-
-
 def accuracy_chart(runs: Sequence[Mapping[str, Any]], width: float = COLUMN_WIDTH) -> str:
-    """Exact match of some runs by length; empty where nothing is measured."""
-    series: dict[str, list[tuple[int, float, float, float]]] = {}
-    for run in runs:
-        for row in run["accuracy"]:
-            alone = len(runs) == 1
-            name = row["series"] if alone else f"{shortened(run['name'], 40)}, {row['series']}"
-            point = (row["length"], row["accuracy"], row["low"], row["high"])
-            series.setdefault(name, []).append(point)
-    if not series:
+    """Draw the exact match of some runs by length; empty where nothing is measured."""
+    labels = [shortened(run["name"], 40) if len(runs) > 1 else "" for run in runs]
+    measured = {name: run["accuracy"] for name, run in zip(labels, runs, strict=True)}
+    if not (series := accuracy_series(measured)):
         return ""
+    look: dict[str, Any] = {"unit": runs[0]["unit"], "width": width, "title": ""}
     with font("sans"):
-        longest, unit = min(run["length"] for run in runs), runs[0]["unit"]
-        return as_svg(
-            accuracy_curve(series, title="", train_length=longest, unit=unit, width=width)
-        )
+        length = min(run["length"] for run in runs)
+        return as_svg(accuracy_curve(series, train_length=length, **look))
 
 
 def together(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Several runs by task: its name, a chart and its runs; nothing for a run alone."""
+    """Return several runs by task: its name, a chart and its runs; nothing for a run alone."""
     tasks: dict[str, list[dict[str, Any]]] = {}
     for index, run in enumerate(runs if len(runs) > 1 else ()):
         tasks.setdefault(run["task"], []).append({**run, "index": index})
+    width = COLUMN_WIDTH if len(tasks) > 1 else TEXT_WIDTH
     return [
         {
             "name": task.replace("_", " ").capitalize(),
-            "chart": accuracy_chart(group, COLUMN_WIDTH if len(tasks) > 1 else TEXT_WIDTH),
+            "chart": accuracy_chart(group, width),
             "runs": group,
         }
         for task, group in tasks.items()
     ]
 
 
-# Templates
-
-
 def text_of(name: str) -> str:
-    """A file of the page: the template, the style sheet or a script."""
+    """Read a file of the page: a template, the style sheet or a script."""
     return (STATIC / name).read_text("utf-8")
 
 
 def filled(template: str, **values: Any) -> str:
-    """A template with values, which are escaped, and the style sheet."""
+    """Fill a template with values, which are escaped, and the style sheet."""
     from jinja2 import Environment, FunctionLoader
 
     loader = FunctionLoader(text_of)
@@ -165,6 +120,6 @@ def filled(template: str, **values: Any) -> str:
 def tables_page(
     title: str, tables: Sequence[Table], figures: Mapping[str, Figure], notes: Sequence[str]
 ) -> str:
-    """One HTML file of tables, figures by name, and notes below."""
+    """Return one HTML file of tables, figures by name, and notes below."""
     images = {name: as_svg(figure) for name, figure in figures.items()}
     return filled("tables.html", title=title, tables=tables, figures=images, notes=notes)

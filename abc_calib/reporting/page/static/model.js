@@ -1,11 +1,6 @@
 // The Transformer of abc_calib/nn/transformer, one row at a time, in double precision.
 "use strict";
 
-function floats(text) {
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  return Float64Array.from(new Float32Array(bytes.buffer));
-}
-
 class Transformer {
   constructor(data) {
     Object.assign(this, data);
@@ -16,14 +11,12 @@ class Transformer {
   }
 
   linear(name, x) {
-    const weight = this.weights.get(name + ".weight"), bias = this.weights.get(name + ".bias");
-    const out = Float64Array.from(bias), n = x.length;
-    for (let i = 0; i < out.length; i++) {
-      let sum = 0;
+    const weight = this.weights.get(name + ".weight"), n = x.length;
+    return this.weights.get(name + ".bias").map((bias, i) => {
+      let sum = bias;
       for (let j = 0, at = i * n; j < n; j++) sum += weight[at + j] * x[j];
-      out[i] += sum;
-    }
-    return out;
+      return sum;
+    });
   }
 
   norm(name, x) {
@@ -39,9 +32,10 @@ class Transformer {
     return this.weights.get("embed.weight").slice(id * this.width, (id + 1) * this.width);
   }
 
-  feedforward(name, x) {
-    const hidden = this.linear(name + ".0", x);
-    return this.linear(name + ".3", hidden.map((value) => Math.max(value, 0)));
+  // What follows the attention of a layer, with the norm of that number.
+  feedforward(name, x, number) {
+    const hidden = this.linear(name + ".feedforward.0", this.norm(`${name}.norms.${number}`, x));
+    return add(x, this.linear(name + ".feedforward.3", hidden.map((value) => Math.max(value, 0))));
   }
 
   // What a layer of attention keeps of a token.
@@ -63,103 +57,75 @@ class Transformer {
     return [this.linear(name + ".output", mixed), reads];
   }
 
-  // The lines of a head at a site, and the keys that they name in a row.
-  named(site, layer, head, anchors, at) {
-    return keysOf(this.lines?.[site]?.[layer]?.[head] ?? [], site, anchors, at.column, at.row);
-  }
-
-  has(site, layer, head) {
-    return Boolean(this.lines?.[site]?.[layer]?.[head]?.length);
-  }
-
-  // The keys that a head may look at, of so many, where lines name some of them or it has none.
-  open(lined, named, keys) {
+  // The keys that a head of a layer may look at, of ``keys``, with the bias of each. ``sites``: of
+  // each [name, anchors, the number of its first key].
+  opened(layer, sites, at, keys) {
     const off = this.lines?.off_line_bias ?? null;
-    if (lined && off === null) return [...named];
-    const elsewhere = lined ? off : 0;
-    return Array.from({length: keys}, (_, key) => [key, Math.max(named.get(key) ?? elsewhere, elsewhere)]);
-  }
-
-  // The same at one site.
-  opened(site, layer, anchors, at, keys) {
-    return (head) => this.open(this.has(site, layer, head), this.named(site, layer, head, anchors, at), keys);
+    return (head) => {
+      const named = new Map(), linesAt = (site) => this.lines?.[site]?.[layer]?.[head] ?? [];
+      for (const [site, anchors, first] of sites)
+        for (const [key, bias] of keysOf(linesAt(site), site, anchors, at)) named.set(key + first, bias);
+      const lined = sites.some(([site]) => linesAt(site).length);
+      if (lined && off === null) return [...named];
+      const elsewhere = lined ? off : 0;
+      return Array.from({length: keys}, (_, key) => [key, Math.max(named.get(key) ?? elsewhere, elsewhere)]);
+    };
   }
 
   encode(source) {
     const delimiters = source.flatMap((id, at) => (this.delimiters.includes(id) ? [at] : []));
+    const anchors = [0, source.length - 1, ...delimiters], layers = [];
     let states = source.map((id) => this.embed(id));
-    const anchors = sourceAnchors(source.length, delimiters), grid = new Grid(this.row);
-    if (this.stream) {
-      const layers = Array.from({length: this.decoder_layers}, (_, layer) => {
-        const name = `layers.${layer}`, [store, next] = this.read(name, layer, states, anchors);
-        if (layer < this.decoder_layers - 1) states = next();
-        return {rows: [], source: store};
+    for (let layer = 0; layer < (this.stream ? this.decoder_layers : this.encoder_layers); layer++) {
+      const name = (this.stream ? "layers." : "encoder.layers.") + layer;
+      const normed = states.map((x) => this.norm(name + ".norms.0", x));
+      const store = normed.map((x) => this.kept(name + ".attention", x));
+      if (this.stream) layers.push({rows: [], source: store});
+      if (this.stream && layer === this.decoder_layers - 1) break;
+      states = states.map((x, row) => {
+        const opened = this.opened(layer, [["encoder", anchors, 0]], {column: row, row: 0}, this.stream ? row + 1 : states.length);
+        return this.feedforward(name, add(x, this.attend(name + ".attention", normed[row], store, opened)[0]), 1);
       });
-      return {layers, anchors, grid};
     }
-    for (let layer = 0; layer < this.encoder_layers; layer++)
-      states = this.read(`encoder.layers.${layer}`, layer, states, anchors)[1]();
-    if (this.encoder_layers) states = states.map((x) => this.norm("encoder.norm", x));
-    const layers = Array.from({length: this.decoder_layers}, (_, layer) => ({
-      rows: [], source: states.map((x) => this.kept(`layers.${layer}.cross_attention`, x)),
-    }));
-    return {layers, anchors, grid};
-  }
-
-  // A layer on the tokens of a source: what it keeps of them, and how to get what it makes of them.
-  read(name, layer, states, anchors) {
-    const store = states.map((x) => this.kept(name + ".attention", this.norm(name + ".norms.0", x)));
-    return [store, () => states.map((x, row) => {
-      const y = this.norm(name + ".norms.0", x), keys = this.stream ? row + 1 : states.length;
-      const opened = this.opened("encoder", layer, anchors, {column: row, row: 0}, keys);
-      const z = add(x, this.attend(name + ".attention", y, store, opened)[0]);
-      return add(z, this.feedforward(name + ".feedforward", this.norm(name + ".norms.1", z)));
-    })];
-  }
-
-  // One attention over source and output: what it gives, and what heads read of each.
-  stepStream(name, layer, x, store, state, own, at) {
-    const y = this.norm(name + ".norms.0", x), sources = store.source.length;
-    store.rows.push(this.kept(name + ".attention", y));
-    const opened = (head) => {
-      const named = new Map(this.named("cross", layer, head, state.anchors, at));
-      for (const [key, bias] of this.named("self", layer, head, own, at)) named.set(key + sources, bias);
-      const lined = this.has("cross", layer, head) || this.has("self", layer, head);
-      return this.open(lined, named, sources + store.rows.length);
-    };
-    const [seen, reads] = this.attend(name + ".attention", y, [...store.source, ...store.rows], opened);
-    const crossed = reads.map((head) => head.filter(([key]) => key < sources));
-    const written = reads.map((head) => head.filter(([key]) => key >= sources).map(([key, w]) => [key - sources, w]));
-    const z = add(x, seen);
-    return [add(z, this.feedforward(name + ".feedforward", this.norm(name + ".norms.1", z))), written, crossed];
+    if (!this.stream) {
+      if (this.encoder_layers) states = states.map((x) => this.norm("encoder.norm", x));
+      for (let layer = 0; layer < this.decoder_layers; layer++)
+        layers.push({rows: [], source: states.map((x) => this.kept(`layers.${layer}.cross_attention`, x))});
+    }
+    return {layers, anchors, grid: new Grid(this.row)};
   }
 
   // The next row, which reads ``token``: its logits, and what each head of each layer read.
   step(state, token) {
+    state.grid.read(token);
+    const at = state.grid, own = at.anchors(this.above), sources = state.layers[0].source.length, reads = [];
     let x = this.embed(token);
-    const reads = [], at = state.grid.read(token), own_anchors = at.anchors(this.above);
-    state.layers.forEach((store, layer) => {
-      const name = `layers.${layer}`;
-      if (this.stream) {
-        const [z, self, cross] = this.stepStream(name, layer, x, store, state, own_anchors, at);
-        x = z;
-        reads.push({self, cross});
+    state.layers.forEach(({rows, source}, layer) => {
+      const name = `layers.${layer}`, y = this.norm(name + ".norms.0", x);
+      const attention = name + (this.stream ? ".attention" : ".self_attention");
+      rows.push(this.kept(attention, y));
+      if (this.stream) {  // one attention over source and output
+        const sites = [["cross", state.anchors, 0], ["self", own, sources]];
+        const [z, heads] = this.attend(attention, y, [...source, ...rows], this.opened(layer, sites, at, sources + rows.length));
+        const cross = heads.map((head) => head.filter(([key]) => key < sources));
+        reads.push({self: heads.map((head) => head.filter(([key]) => key >= sources).map(([key, w]) => [key - sources, w])), cross});
+        x = this.feedforward(name, add(x, z), 1);
         return;
       }
-      let y = this.norm(name + ".norms.0", x), own, crossed;
-      store.rows.push(this.kept(name + ".self_attention", y));
-      const mine = this.opened("self", layer, own_anchors, at, store.rows.length);
-      [y, own] = this.attend(name + ".self_attention", y, store.rows, mine);
-      x = add(x, y);
-      y = this.norm(name + ".norms.1", x);
-      const theirs = this.opened("cross", layer, state.anchors, at, store.source.length);
-      [y, crossed] = this.attend(name + ".cross_attention", y, store.source, theirs);
-      x = add(x, y);
-      x = add(x, this.feedforward(name + ".feedforward", this.norm(name + ".norms.2", x)));
-      reads.push({self: own, cross: crossed});
+      const [z, self] = this.attend(attention, y, rows, this.opened(layer, [["self", own, 0]], at, rows.length));
+      x = add(x, z);
+      const opened = this.opened(layer, [["cross", state.anchors, 0]], at, sources);
+      const [seen, cross] = this.attend(name + ".cross_attention", this.norm(name + ".norms.1", x), source, opened);
+      x = this.feedforward(name, add(x, seen), 2);
+      reads.push({self, cross});
     });
     return {logits: this.linear("head", this.norm("norm", x)), reads};
   }
+}
+
+function floats(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  return Float64Array.from(new Float32Array(bytes.buffer));
 }
 
 function add(x, y) {

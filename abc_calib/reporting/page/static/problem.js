@@ -5,52 +5,41 @@ const MOST = 2000;  // digits or words that are typed at most
 
 // {ids, places, operands}, or {error}. places: of each token {operand, column} or {delimiter}.
 function parsed(run, text) {
-  const spelling = run.spelling;
   if (text.length > 4 * MOST) return {error: `that is too long: type at most ${MOST} digits`};
-  return {digits, words, rows}[spelling.notation === "tokens" ? "words" : spelling.notation](run, spelling, text);
+  return run.spelling.words ? words(run, run.spelling, text) : numbers(run, run.spelling, text);
 }
 
 function words(run, spelling, text) {
   const typed = text.trim().split(/\s+/).filter(Boolean);
   const strange = typed.find((word) => !spelling.words.includes(word));
-  if (!typed.length || strange !== undefined)
-    return {error: `${strange ? `“${strange}” is not a word of ${run.task}` : "nothing was typed"}: write ${spelling.usage}`};
+  if (!typed.length || strange !== undefined) return refusal(run, spelling, strange ?? "");
   const closes = Array(spelling.closes).fill("&"), tokens = ["$", ...typed, ...closes];
   const places = tokens.map((_, at) =>
     at && at <= typed.length ? {operand: 0, column: at - 1} : {delimiter: at ? 1 : 0});
   return {ids: tokens.map((word) => run.symbols.indexOf(word)), tokens, places, operands: [typed], words: true};
 }
 
-function digits(run, spelling, text) {
-  const squeezed = text.replace(/\s+/g, "").toLowerCase();
+// Operands of any width, as many as are typed, where the output has rows; else filled up with zeros.
+function numbers(run, spelling, text) {
+  const squeezed = text.replace(/\s+/g, "").toLowerCase(), rows = !spelling.widths;
   const parts = spelling.operator ? squeezed.split(spelling.operator) : [squeezed];
-  const refused = refusal(run, spelling, squeezed);
-  if (parts.length !== spelling.widths.length || parts.some((part) => !part)) return refused;
-  if (parts.some((part) => [...part].some((digit) => !spelling.digits.includes(digit)))) return refused;
-  const numbers = parts.map((part) => part.replace(/^0+(?=.)/, ""));
-  const free = numbers.filter((_, i) => spelling.widths[i] === null);
-  const widest = spelling.fixed ?? Math.max(...free.map((number) => number.length));
-  const widths = spelling.widths.map((width) => width ?? widest);
-  if (numbers.some((number, i) => number.length > widths[i])) return refused;
-  const operands = numbers.map((number, i) => number.padStart(widths[i], "0"));
-  const [tokens, places] = spelling.aligned
-    ? interleaved(operands, spelling.operator) : oneByOne(operands, spelling.operator);
-  return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands};
-}
-
-// Operands of any width, as many as are typed; the output has rows.
-function rows(run, spelling, text) {
-  const squeezed = text.replace(/\s+/g, "").toLowerCase(), parts = squeezed.split(spelling.operator);
+  const count = (rows ? spelling.operands : spelling.widths.length) ?? parts.length;
   const strange = parts.some((part) => !part || [...part].some((digit) => !spelling.digits.includes(digit)));
-  if (strange || (spelling.operands !== null && parts.length !== spelling.operands))
-    return refusal(run, spelling, squeezed);
-  const operands = parts.map((part) => part.replace(/^0+(?=.)/, "")), [tokens, places] = oneByOne(operands, spelling.operator);
-  return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands, rows: true};
+  if (strange || parts.length !== count) return refusal(run, spelling, squeezed);
+  let operands = parts.map((part) => part.replace(/^0+(?=.)/, ""));
+  if (!rows) {
+    const widest = spelling.fixed ?? Math.max(...operands.filter((_, i) => spelling.widths[i] === null).map((number) => number.length));
+    const widths = spelling.widths.map((width) => width ?? widest);
+    if (operands.some((number, i) => number.length > widths[i])) return refusal(run, spelling, squeezed);
+    operands = operands.map((number, i) => number.padStart(widths[i], "0"));
+  }
+  const [tokens, places] = (spelling.aligned ? interleaved : oneByOne)(operands, spelling.operator);
+  return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands, rows};
 }
 
 // What to write where a text is not a problem of the task.
 function refusal(run, spelling, text) {
-  const why = text ? `“${shown(text)}” is not a problem of ${run.task}` : "nothing was typed";
+  const why = text ? `“${shortened(text)}” is not a problem of ${run.task}` : "nothing was typed";
   return {error: `${why}: write ${spelling.usage}`};
 }
 
@@ -87,15 +76,15 @@ function rightOutput(run, problem) {
   const count = rule.listed ? values.length : rule.later ? values[rule.of_row].length + (rule.past ? 1 : 0) : 1;
   const rows = [];
   for (let number = 0; number < count; number++) {
-    const one = (number && rule.later) || rule.first, row = [];
-    const tapes = one.tapes.map((which) => (which < 0 ? rows.at(-1).slice(rule.shift) : values[rule.listed ? number : which]));
-    let state = one.start[one.symbols.length ? one.symbols.indexOf(values[rule.of_row][number] ?? one.base) : 0];
+    const by = (number && rule.later) || rule.first, row = [];
+    const tapes = by.tapes.map((which) => (which < 0 ? rows.at(-1).slice(rule.shift) : values[rule.listed ? number : which]));
+    let state = by.start[by.symbols.length ? by.symbols.indexOf(values[rule.of_row][number] ?? by.base) : 0];
     for (let column = 0; ; column++) {
-      const at = (table) => tapes.reduce((part, tape) => part[tape[column] ?? one.base], table[state]);
-      if (at(one.next) < 0) return undefined;
-      if (at(one.written) >= one.base) break;
-      row.push(at(one.written));
-      state = at(one.next);
+      const at = (table) => tapes.reduce((part, tape) => part[tape[column] ?? by.base], table[state]);
+      if (at(by.next) < 0) return undefined;
+      if (at(by.written) >= by.base) break;
+      row.push(at(by.written));
+      state = at(by.next);
     }
     rows.push(row);
   }
@@ -115,7 +104,7 @@ function invented(spelling, length, nines) {
   return numbers.join(spelling.operator ?? "");
 }
 
-function shown(text) {
+function shortened(text) {
   return text.length > 40 ? text.slice(0, 37) + "…" : text;
 }
 
@@ -123,5 +112,5 @@ function shown(text) {
 function nameOf(place, tokens, key, isWords) {
   if (place.delimiter !== undefined) return tokens[key];
   if (isWords) return `word ${place.column}`;
-  return String.fromCharCode(97 + (place.operand % 26)) + place.column;
+  return letter(place.operand) + place.column;
 }
