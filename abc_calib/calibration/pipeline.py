@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from abc_calib.calibration.capture import correct_samples, same_shape
@@ -27,8 +29,10 @@ from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.exact import measured
+from abc_calib.files import write_text
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Model
+from abc_calib.runs.records import CALIBRATION, write_record
 from abc_calib.training.trainer import THROUGHOUT, UNREACHED_STEP
 
 DIAGNOSED, MANY = 64, 25.0
@@ -53,6 +57,24 @@ class Calibration:
     samples: int
     accuracy: float
     weights: dict[str, Tensor] | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write what it leaves in a run's folder, with a record."""
+        arrays = {f"attention.{site}": a for site, a in self.attention.items()}
+        self.bias.save(folder / "bias.safetensors", **arrays)
+        for name, rows in (("lines.csv", self.table), ("check.csv", self.checks)):
+            if rows or name == "lines.csv":
+                write_text(folder / name, _as_csv(rows))
+        if self.weights:
+            save_file(self.weights, folder / "trial.safetensors")
+        accuracy = round(100 * self.accuracy, 4)
+        write_record(folder / CALIBRATION, {"samples": self.samples, "accuracy": accuracy})
+
+
+def _as_csv(rows: Sequence[Any]) -> str:
+    import pandas as pd
+
+    return pd.DataFrame([asdict(row) for row in rows]).to_csv(index=False)
 
 
 def calibrate(

@@ -6,6 +6,7 @@ different tokens. That is a matter of the task and the lines, whatever the model
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.data import Batch
+from abc_calib.errors import AbcError, AbcWarning
 from abc_calib.geometry import Heads, Line, LineBias, Site
 from abc_calib.geometry.coords import View
 from abc_calib.nn.attend import MASKED
@@ -164,3 +166,18 @@ def smallest(windows: np.ndarray, written: np.ndarray, weight: Sequence[float]) 
             options={"mip_rel_gap": 0},
         )
         chosen = np.flatnonzero(solution.x > 0.5)
+
+
+def check_decided(lines: LineBias, model: Any, batch: Batch, refuse: bool) -> None:
+    """Warn of lines on which no model is right in ``batch``, or raise ``AbcError``."""
+    count, rows = undecided(lines, model, batch)
+    if not count:
+        return
+    why = (
+        f"on these lines {count} of {rows} rows of training problems see what others see that "
+        "write another token: no model is right in all of them (docs/rows.md: which outputs "
+        "can local windows decide?)"
+    )
+    if refuse:
+        raise AbcError(f"{why}. Train longer, choose other lines, or force it")
+    warnings.warn(why, AbcWarning, stacklevel=3)

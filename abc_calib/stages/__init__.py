@@ -21,4 +21,4 @@ from abc_calib.stages.judging import (
     stress,
 )
 from abc_calib.stages.making import retrain, train, train_new
-from abc_calib.stages.running import finished, resume
+from abc_calib.stages.running import Work, finished, resume

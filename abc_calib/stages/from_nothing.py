@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,7 @@ from abc_calib.runs import Run
 from abc_calib.stages.calibrating import calibrate
 from abc_calib.stages.judging import ignore
 from abc_calib.stages.making import hopeless, planned, train_new
-from abc_calib.stages.running import finished
-from abc_calib.tracking import Track, tracker_of
+from abc_calib.stages.running import Work, finished
 from abc_calib.training.trainer import Callback, Progress
 from tasks import ROW_TASKS, Task
 
@@ -56,20 +56,19 @@ def certified(
     folder: Path | str | None = None,
     minutes: float = 15.0,
     on_step: Callable[[str, Progress], None] = ignore,
-    progress: bool | None = None,
-    track: Track = None,
     **options: Any,
 ) -> tuple[Run, Certificate]:
     """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
 
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
-    resumed or skipped. ``options`` are those of ``train``. A model with failing windows is repaired
-    once; a certified one is verified by dense attention, and kept with its certificate. The preset
-    is ``quick`` by default; then a first training ends at 95 % of held-out problems, where
-    problems are not of several rows. One that does not get there goes on from its weights, with the
-    schedule begun anew, up to three times, unless ``steps`` say how many there are.
+    resumed or skipped. ``options`` are those of ``train``; ``on_step`` is called with the name of
+    the stage, too. A model with failing windows is repaired once; a certified one is verified by
+    dense attention, and kept with its certificate. The preset is ``quick`` by default; then a first
+    training ends at 95 % of held-out problems, where problems are not of several rows. One that
+    does not get there goes on from its weights, with the schedule begun anew, up to three times,
+    unless ``steps`` say how many there are.
     """
-    tracker_of(track)
+    work = Work.of(options)
     task = plugins.by_name("task", task)
     is_default, choices = "preset" not in options, {"preset": "quick", **options, "seed": seed}
     if is_default and (sooner := _sooner(planned(task, **choices))):
@@ -79,7 +78,7 @@ def certified(
         raise why
     root = Path(folder) if folder else runs_root() / "certified"
     stem, is_once = root / _stem(task, choices), "steps" in choices
-    run = _trained_twice(stem, once, _decidable(once), is_once, on_step, progress, track)
+    run = _trained_twice(stem, once, _decidable(once), is_once, on_step, work)
     repaired = stem.with_name(f"{stem.name}-repaired")
     for path in (run.path, repaired):
         with suppress(AbcError):
@@ -151,15 +150,14 @@ def _trained_twice(
     twice: RunConfig,
     is_once: bool,
     on_step: Callable[[str, Progress], None],
-    progress: bool | None,
-    track: Track,
+    work: Work,
 ) -> Run:
     """The calibrated run next to ``stem``, trained to its end.
 
     ``is_once``: the first training is not gone on with, however it ended.
     """
     first, second = (stem.with_name(f"{stem.name}-{name}") for name in ("vanilla", "calibrated"))
-    with bar(f"{once.task}, seed {once.train.seed}:", progress, "%") as update:
+    with bar(f"{once.task}, seed {once.train.seed}:", work.progress, "%") as update:
 
         def report(stage: str) -> Callback:
             def step(done: Progress) -> None:
@@ -169,17 +167,19 @@ def _trained_twice(
 
             return step
 
-        how: dict[str, Any] = {"on_step": report("training"), "progress": False, "track": track}
-        retraining = how | {"on_step": report("retraining")}
-        vanilla = finished(first, partial(train_new, once, first, **how), once, **how)
+        training = replace(work, on_step=report("training"), progress=False)
+        retraining = replace(training, on_step=report("retraining"))
+        vanilla = finished(first, partial(train_new, once, first, training), training, once)
         for number in range(2, ROUNDS + 1):
             if _interpolates(vanilla) or is_once or second.exists():
                 break
             folder = first.with_name(f"{first.name}-{number}")
             config = once.model_copy(update={"parent": str(vanilla.path)})
-            vanilla = finished(folder, partial(train_new, config, folder, **how), once, **how)
-        again = partial(calibrate, vanilla, out=second, **_everything(once), **retraining)
-        return finished(second, again, twice, **retraining)
+            vanilla = finished(folder, partial(train_new, config, folder, training), training, once)
+        options = _everything(once) | vars(retraining)
+        return finished(
+            second, partial(calibrate, vanilla, out=second, **options), retraining, twice
+        )
 
 
 def _everything(config: RunConfig) -> dict[str, Any]:

@@ -88,18 +88,13 @@ def evaluate(
     """
     asked = options or build(EvaluateOptions, lengths=lengths, **keywords)
     loaded = Run.open(run)
-    path = loaded.path / "eval.csv"
+    path, data = loaded.path / "eval.csv", loaded.data
     read_rows(path)  # refused before anything is measured
-    shortest = getattr(loaded.task, "shortest", 1)
-    if asked.lengths is None and asked.max_len < shortest:
-        raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
-    every = loaded.data.only_lengths or range(shortest, asked.max_len + 1)
-    sizes = asked.sizes([length for length in every if length <= asked.max_len])
-    kinds = names(sets) or asked.sets(loaded.data.tests)
-    model = loaded.load_model().to(resolve_device(device, doubles=True))
+    sizes = asked.sizes(lengths_by_default(loaded, asked))
+    kinds = names(sets) or asked.sets(data.tests)
+    model = loaded.load_model().to(resolve_device(device, doubles=True)).frozen(asked.dense)
     rows: list[Row] = []
-    known_kinds = [kind for kind in kinds if kind in loaded.data.tests]
-    total = sum(len(loaded.data.lengths_of(kind, sizes)) for kind in known_kinds)
+    total = sum(len(data.lengths_of(kind, sizes)) for kind in kinds if kind in data.tests)
     try:
         with bar("evaluating", progress, "rows") as update:
 
@@ -111,16 +106,8 @@ def evaluate(
                 update(len(rows), total, measured, True)
                 on_row(row)
 
-            exact_match_rows(
-                model.frozen(asked.dense),
-                loaded.data,
-                sizes,
-                asked.samples,
-                kinds,
-                asked.seed,
-                asked.greedy,
-                keep,
-            )
+            how = asked.samples, kinds, asked.seed, asked.greedy, keep
+            exact_match_rows(model, data, sizes, *how)
     except OptionError as error:
         if error.option != "lengths" or asked.lengths:
             raise
@@ -131,6 +118,15 @@ def evaluate(
     import pandas as pd  # takes longer than most predictions
 
     return pd.DataFrame([row.as_dict() for row in rows])
+
+
+def lengths_by_default(run: Run, asked: EvaluateOptions) -> list[int]:
+    """Every length up to ``max_len``, or of these the ones that there are problems of."""
+    shortest = getattr(run.task, "shortest", 1)
+    if asked.lengths is None and asked.max_len < shortest:
+        raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
+    every = run.data.only_lengths or range(shortest, asked.max_len + 1)
+    return [length for length in every if length <= asked.max_len]
 
 
 def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = False) -> Prediction:

@@ -1,7 +1,4 @@
-"""The functions that train a run: ``train`` and ``retrain``.
-
-``progress``: show how far the work is; None does in a terminal or a notebook.
-"""
+"""The functions that train a run: ``train`` and ``retrain``."""
 
 from __future__ import annotations
 
@@ -19,14 +16,11 @@ from abc_calib.config import (
     take,
 )
 from abc_calib.errors import AbcWarning, UsageError
-from abc_calib.nn.base import resolve_device
 from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
-from abc_calib.stages.running import created, train_run
-from abc_calib.tracking import Track, tracker_of
+from abc_calib.stages.running import Work, created, take_work, train_run
 from abc_calib.training.plan import plan_training
-from abc_calib.training.trainer import Callback
 from tasks import Task
 
 
@@ -36,30 +30,26 @@ def train(
     task_options: Mapping[str, int | str | None] | None = None,
     finetune: AnyRun = None,
     out: Path | str | None = None,
-    device: str = "auto",
-    on_step: Callback = ignore,
     on_start: Callable[[Run], None] = ignore,
-    progress: bool | None = None,
-    track: Track = None,
     **options: Any,
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
 
-    ``options``: fields of ``TaskOptions``, ``RecipeOptions`` and ``TrainOptions``, and of the
-    model's options (``TransformerOptions``, ``DecoderOptions`` or ``RecurrentOptions``). A ``task``
-    of one's own is given as its class, and so are the schemes of positions. ``task_options`` go to
+    ``options``: ``device``, ``on_step``, ``progress`` and ``track`` (``Work``); fields of
+    ``TaskOptions``, ``RecipeOptions`` and ``TrainOptions``, and of the model's options
+    (``TransformerOptions``, ``DecoderOptions`` or ``RecurrentOptions``). A ``task`` of one's own is
+    given as its class, and so are the schemes of positions. ``task_options`` go to
     ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do. ``finetune``: start from the
-    weights of this run, not from fresh ones. ``track``: the name of a tracker, or an object with
-    its methods (``abc.Tracker``). Raises ``UsageError`` for an unknown task, preset, device or
-    option before anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
+    weights of this run, not from fresh ones. ``on_start`` is called with the run once its folder is
+    there. Raises ``UsageError`` for an unknown task, preset, device or option before anything is
+    written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
     """
-    resolve_device(device)
-    tracker_of(track)
+    work = Work.of(options)
     start = None if finetune is None else Run.open(finetune)
     config = planned(task, finetune=start, task_options=task_options, **options)
     if (why := hopeless(config)) is not None:
         warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=3)
-    return train_new(config, out, device, on_step, progress, on_start, track)
+    return train_new(config, out, work, on_start)
 
 
 def hopeless(config: RunConfig) -> Hopeless | None:
@@ -87,28 +77,18 @@ def planned(task: str | type[Task], **options: Any) -> RunConfig:
 def train_new(
     config: RunConfig,
     out: Path | str | None,
-    device: str = "auto",
-    on_step: Callback = ignore,
-    progress: bool | None = None,
+    work: Work,
     on_start: Callable[[Run], None] = ignore,
-    track: Track = None,
 ) -> Run:
     """A new run of a first training's configuration, trained to its end."""
     run = created(config, out)
     on_start(run)
-    return train_run(run, device, on_step, progress, track)
+    return train_run(run, work)
 
 
-def retrain(
-    run: AnyRun = None,
-    *,
-    device: str = "auto",
-    on_step: Callback = ignore,
-    progress: bool | None = None,
-    track: Track = None,
-) -> Run:
-    """Train the model of a run that was calibrated without retraining."""
+def retrain(run: AnyRun = None, **work: Any) -> Run:
+    """Train the model of a run that was calibrated without retraining; ``work`` as of ``train``."""
     run = Run.open(run)
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
-    return train_run(run, device, on_step, progress, track)
+    return train_run(run, take_work(work))

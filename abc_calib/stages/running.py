@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,15 +11,40 @@ from abc_calib.calibration.pipeline import Deciding
 from abc_calib.config import RETRAIN, RunConfig, TrainOptions, preset
 from abc_calib.errors import UsageError
 from abc_calib.files import locked
-from abc_calib.nn.base import Model
+from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.progress import training as training_bar
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.stages.tracked import tracked
-from abc_calib.tracking import Track
+from abc_calib.tracking import Track, tracker_of
 from abc_calib.training.trainer import Callback, Ending, Progress, Trainer
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where a training runs and who is told of it: what every verb that trains takes by name.
+
+    ``device``: as in torch, or ``auto``. ``on_step`` is called with the ``Progress`` of each step.
+    ``progress``: show how far the work is; None does in a terminal or a notebook. ``track``: the
+    name of a tracker, or an object with its methods (``abc.Tracker``).
+    """
+
+    device: str = "auto"
+    on_step: Callback = ignore
+    progress: bool | None = None
+    track: Track = None
+
+    @classmethod
+    def of(cls, keywords: dict[str, Any]) -> Work:
+        """Take it out of keywords; ``UsageError`` for a device or tracker that is not there."""
+        names = [field.name for field in fields(cls) if field.name in keywords]
+        work = cls(**{name: keywords.pop(name) for name in names})
+        resolve_device(work.device)
+        tracker_of(work.track)
+        return work
+
 
 GOING_ON, WARM_UP = 0.5, 20
 """Part of the learning rate, and its warm-up, of a retraining that goes on from a trial, whose
@@ -70,22 +95,22 @@ def set_up(run: Run) -> Setup:
     return Setup(model, "trial", stopping, options)
 
 
-def train_run(run: Run, device: str, on_step: Callback, progress: bool | None, track: Track) -> Run:
+def train_run(run: Run, work: Work) -> Run:
     """Train the model of a run to its end, under the lock of its folder."""
     with locked(run.path, f"{run} is being trained by another process: wait until it has ended"):
         run.check()
         if run.result is not None:
             raise UsageError(f"{run} is trained already: calibrate again for another one")
         setup = set_up(run)
-        trainer = Trainer(run, setup.model, device, setup.ending, setup.options, setup.start)
+        trainer = Trainer(run, setup.model, work.device, setup.ending, setup.options, setup.start)
         is_first = run.config.stage == "vanilla"
         title = f"training {run.config.task}" if is_first else "retraining"
-        bar = training_bar(title, progress, setup.options.stop_early)
-        with tracked(track, run) as follow, bar as show:
+        bar = training_bar(title, work.progress, setup.options.stop_early)
+        with tracked(work.track, run) as follow, bar as show:
 
             def on_each(step: Progress) -> None:
                 show(step)
-                on_step(step)
+                work.on_step(step)
                 if step.accuracy is not None:
                     follow(trainer.history)
 
@@ -95,23 +120,19 @@ def train_run(run: Run, device: str, on_step: Callback, progress: bool | None, t
     return run
 
 
-def resume(
-    run: AnyRun = None,
-    *,
-    device: str = "auto",
-    on_step: Callback = ignore,
-    progress: bool | None = None,
-    track: Track = None,
-) -> Run:
-    """Go on with a training that was interrupted, to the same weights as without interruption."""
+def resume(run: AnyRun = None, **work: Any) -> Run:
+    """Go on with a training that was interrupted, to the same weights as without interruption.
+
+    ``work``: as of ``train``.
+    """
     run = Run.open(run)
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
-    return train_run(run, device, on_step, progress, track)
+    return train_run(run, take_work(work))
 
 
 def finished(
-    folder: Path, make: Callable[[], Run], expected: RunConfig | None = None, **how: Any
+    folder: Path, make: Callable[[], Run], work: Work, expected: RunConfig | None = None
 ) -> Run:
     """The run in ``folder``, trained to its end: kept, gone on with, or made.
 
@@ -125,7 +146,16 @@ def finished(
             f"{folder} holds a run of another configuration ({other}): name another folder, or "
             "remove it"
         )
-    return run if run.result is not None else resume(run, **how)
+    return run if run.result is not None else train_run(run, work)
+
+
+def take_work(keywords: dict[str, Any]) -> Work:
+    """The ``Work`` of keywords, of which none may be left."""
+    work = Work.of(keywords)
+    if keywords:
+        names = ", ".join(field.name for field in fields(Work))
+        raise UsageError(f"unknown option {next(iter(keywords))!r}: choose among {names}")
+    return work
 
 
 def created(

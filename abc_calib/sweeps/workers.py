@@ -31,6 +31,7 @@ from abc_calib.config import WorkOptions
 from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.files import locked, make_folder
 from abc_calib.runs import Run
+from abc_calib.stages import Work
 from abc_calib.stopping import like_interrupts
 from abc_calib.sweeps.jobs import Job
 from abc_calib.version import ROOT, __version__
@@ -178,7 +179,7 @@ def own_gpu(device: str, number: int) -> dict[str, str]:
 def ensure(job: Job, root: Path, device: str = "auto", progress: bool | None = None) -> None:
     """Train what is not trained and measure what is not measured; go on where it was stopped."""
     with locked(root / job.key):
-        run = _trained(job, root, device=device, progress=progress)
+        run = _trained(job, root, Work(device=device, progress=progress))
         groups: dict[tuple[str, int], list[int]] = {}
         for test in job.missing_tests(root):
             groups.setdefault((test.set, test.n), []).append(test.length)
@@ -187,23 +188,23 @@ def ensure(job: Job, root: Path, device: str = "auto", progress: bool | None = N
             stages.evaluate(run, lengths, samples=samples, **how)
 
 
-def _trained(job: Job, root: Path, **how: Any) -> Run:
+def _trained(job: Job, root: Path, work: Work) -> Run:
     """The job's run, trained to its end: kept, gone on with, or made."""
     folder = root / job.key / "run"
     job.run(root)  # refused if it is of another configuration
 
     def make() -> Run:
         if job.parent is None:
-            return stages.train_new(job.config, folder, **how)
+            return stages.train_new(job.config, folder, work)
         first = job.parent.run(root)
         if first is None or first.result is None:
             raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
-        again = {**how, **(job.calibrate or {})}
+        options: dict[str, Any] = vars(work) | (job.calibrate or {})
         return stages.calibrate(
-            first, out=folder, on_check=lambda one: print(one.text, flush=True), **again
+            first, out=folder, on_check=lambda check: print(check.text, flush=True), **options
         )
 
-    return stages.finished(folder, make, **how)
+    return stages.finished(folder, make, work)
 
 
 def _stop_with_sweep(sign: Path, parent: int) -> None:
