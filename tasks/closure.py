@@ -102,6 +102,8 @@ def _check_fields(rule: Rule, rows: list[Transducer]) -> None:
     if ABOVE in rule.first.tapes or (later is not None and ABOVE not in later.tapes):
         raise NotClosed("later rows have to read the row above, and the first one cannot")
     if later is None:
+        if rule.listed:
+            raise NotClosed("its one row has the operands of other rows (listed)")
         return
     if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
         raise NotClosed("its later rows read an operand that the first one does not")

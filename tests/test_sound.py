@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import vouch
 from test_random_models import in_sources
 from test_verify import double, program_margin, smallest
 from word_rules import Copied, Shorter
@@ -15,15 +18,19 @@ from word_rules import Copied, Shorter
 from abc_calib.config import TrainOptions, TransformerOptions
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError
+from abc_calib.evaluation.stress import searched
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as check_py
 from abc_calib.proof import forms, prove
 from abc_calib.proof.compared import compared, overridden
+from abc_calib.proof.decide import decoded
+from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import Undecided, check, parts, prepare
 from abc_calib.proof.windows import TooMany
 from abc_calib.proof.witness import Sources, Witnesses
+from abc_calib.runs import Run
 from tasks import Arithmetic, TaskError, WordTask, get_task, rules
 from tasks.basic import Addition
 from tasks.closure import NotClosed, check_closed
@@ -396,6 +403,21 @@ def test_rows_are_counted_beside_other_words(operands):
         type("None", (Counted,), {"operands": operands})().rule()
 
 
+class CountedPairs(Counted):
+    """Two parts with words besides the number of rows."""
+
+    name, operands = "counted_pairs", 2
+
+    def step(self, state: Any, *words: Any) -> Any:
+        return state, words[0] or words[1]
+
+
+def test_sources_of_several_parts_besides_a_number_of_rows_are_drawn():
+    model, data = small(CountedPairs(), [ALONE], [Line("vert", 0, 0)])
+    short = Witnesses(data.task, prepare(model, data).field).short(200)
+    assert sum(len(problems) for _, problems in short) > 10
+
+
 class ManyWords(Copied):
     """Five words follow those of the source."""
 
@@ -601,3 +623,122 @@ def test_parts_of_large_nodes_are_drawn_at_random():
     assert len(first) > 1
     with pytest.raises(TooMany):
         proof.field.windows(node, {}, 12)
+
+
+# What a loaded model does besides
+
+
+def test_blocks_that_normalise_behind_are_refused():
+    """Their rows were computed as if they normalised before."""
+    data: Any = make_data(Addition(3), TrainOptions(length=3))
+    about: dict[str, Any] = {"width": 8, "heads": 1, "feedforward": 8, "decoder_layers": 1}
+    shape = TransformerOptions(**about, scheme="none", post_norm=True)
+    model: Any = build_model("transformer", shape, data, 0).eval()
+    cross = (Line("anti", 1, 0), Line("anti", 2, 0))
+    model.set_lines(LineBias({"self": (((ALONE,),),), "cross": ((cross,),)}))
+    with pytest.raises(Undecided, match="its blocks are post-norm"):
+        prepare(model, data)
+
+
+class Bars(Addition):
+    """A sum in which 2 is written ``|``, which opens rows of other tasks."""
+
+    name = "bars"
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.symbols = tuple("|" if x == "2" else x for x in self.symbols)
+
+
+class StrayClosers(Addition):
+    """A sum whose ones close rows that it does not have."""
+
+    name, closers = "stray", ("1",)
+
+
+def test_tokens_open_rows_where_the_rule_has_rows():
+    for task in (Bars(3), StrayClosers(3)):
+        model, data = small(task, [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
+        with pytest.raises(Undecided, match="tokens begin rows in the model"):
+            prepare(model, data)
+
+
+def test_the_checker_refuses_what_a_loaded_model_does_besides():
+    """Rows of a rule that has one, weights in half precision, two signs that are one token."""
+    lines = {"self": [[[LINE]]], "cross": [[[CROSS]]]}
+    signs = dict.fromkeys(("bos_token_id", "decoder_start_token_id"), 4)
+    signs |= {"eos_token_id": 5, "pad_token_id": 6}
+    config = signs | {"delimiter_ids": [4, 5], "line_bias": lines, "dtype": "float32"}
+    taken().same(lines, config, signs)
+    for change, said in (
+        ({"row_id": 1}, "it opens rows"),
+        ({"dtype": "float16"}, "another type"),
+        ({"dtype": None}, "another type"),
+    ):
+        e = taken(source={"row": change.get("row_id")})
+        with pytest.raises(SystemExit, match=said):
+            e.same(lines, config | change, signs)
+    rows = Rule(copied(), copied()).as_dict() | {"listed": False}
+    with pytest.raises(SystemExit, match="two signs are one token"):
+        taken(rule=rows, source={"row": 5})
+    with pytest.raises(SystemExit, match="its one row has operands of other rows"):
+        taken(rule=rules.successor(2).as_dict() | {"listed": True})
+    with pytest.raises(NotClosed, match="its one row has the operands of other rows"):
+        check_closed(replace(rules.successor(2), listed=True))
+
+
+class Sly(Addition):
+    """Answers numbers with zeros in front by another table than that of its certificate."""
+
+    name = "sly"
+
+    def rule(self) -> Rule:
+        rule = super().rule()
+        if "_rule" in vars(self) or rule.first.lenient is None:
+            return rule
+        lenient = rule.first.lenient
+        written = np.where(lenient.written == 1, 0, lenient.written)
+        first = replace(rule.first, lenient=replace(lenient, written=written))
+        return replace(rule, first=first)
+
+
+def test_the_tables_of_padded_numbers_are_compared_too():
+    model, data = small(Sly(3), [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
+    assert data.task.solve("1+0") == "0"
+    with pytest.raises(Unbounded, match="its rule is not the same each time"):
+        compared(Witnesses(data.task, prepare(model, data).field))
+
+
+def test_another_tokenizer_is_no_part_of_a_run(tiny):
+    run = Run.open(tiny.calibrated)
+    path = run.path / "model" / "tokenizer.json"
+    words = json.loads(path.read_text())
+    vocabulary = words["model"]["vocab"]
+    vocabulary["7"], vocabulary["8"] = vocabulary["8"], vocabulary["7"]
+    path.write_text(json.dumps(words))
+    vouch(run.path)
+    with pytest.raises(AbcError, match=r"tokenizer\.json says another model"):
+        Run.open(run.path).load_model()
+
+
+class ManyTogether(Copied):
+    """Two words or more of very many."""
+
+    symbols = tuple(f"w{k}" for k in range(200))
+
+    def step(self, state, word):
+        return min(state + 1, 2), word
+
+    def end(self, state):
+        return () if state == 2 else None
+
+
+def test_where_there_is_nothing_to_draw_nothing_is_tried():
+    """No short sources to run whole, and no problem of a length to search from."""
+    model, data = small(ManyTogether(), [ALONE], [Line("diag", 1, 0)])
+    certificate: Any = SimpleNamespace()
+    decoded(certificate, prepare(model, data))
+    assert certificate.decoded["sources"] > 0
+    drawn = data.task.hard(np.random.default_rng(0), 4, 3).take(np.arange(0))
+    data.task.hard = lambda *_: drawn
+    assert searched(model, data, 3, 64, np.random.default_rng(0)).n == 0

@@ -91,6 +91,8 @@ def searched(
 ) -> Stressed:
     """Mutate the sources of the smallest logit margins, again and again."""
     parents = data.task.hard(rng, min(budget, CHILDREN), length)
+    if not len(parents):
+        return Stressed("search", length, 0, 0)
     least = smallest_margins(model, data.lay_out(parents)).numpy()
     tried = len(parents)
     wrong = int((least <= 0).sum())

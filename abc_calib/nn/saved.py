@@ -109,15 +109,15 @@ def save_weights(folder: Path, model: Model, vocabulary: Vocabulary) -> None:
     model.weights_sha256 = None
 
 
-def load_weights(folder: Path, model: Model) -> Model:
-    """``model`` with the weights of a folder, in evaluation mode.
+def load_weights(folder: Path, model: Model, vocabulary: Vocabulary) -> Model:
+    """``model`` with the weights of a folder, in evaluation mode; ``vocabulary``: of its tokenizer.
 
     ``AbcError`` if they are missing, damaged, not finite or those of another model.
     """
     weights, model.weights_sha256 = read_weights(folder / WEIGHTS)
     try:
         if not model.read_weights(weights):
-            _check_beside(folder, model)
+            _check_beside(folder, hub_files(model) | tokenizer_files(vocabulary))
             if name := not_finite(weights):
                 raise AbcError(f"{name} of {WEIGHTS} is not finite")
             model.load_state_dict(weights)
@@ -127,9 +127,9 @@ def load_weights(folder: Path, model: Model) -> Model:
     return model.eval()
 
 
-def _check_beside(folder: Path, model: Model) -> None:
+def _check_beside(folder: Path, files: Mapping[str, Any]) -> None:
     """``AbcError`` unless the files next to the weights say what the model is, in everything."""
-    for name, content in hub_files(model).items():
+    for name, content in files.items():
         try:
             stored = read_json(folder / name)
         except (OSError, ValueError) as error:
@@ -138,5 +138,7 @@ def _check_beside(folder: Path, model: Model) -> None:
         if not isinstance(stored, dict):
             raise AbcError(f"{name} is not a table")
         for key in [*expected, *stored]:
+            if key == "own_schemes" and stored[key] is None:  # of versions that had them by site
+                continue
             if stored.get(key, missing) != expected.get(key, missing):
                 raise AbcError(f"{name} says another {key} than {folder.parent}/config.json")

@@ -85,14 +85,14 @@ def typed_hash(registered: type) -> str:
     for name, value in sorted(vars(registered).items()):
         function = getattr(value, "fget", None) or getattr(value, "__func__", value)
         if (code := getattr(function, "__code__", None)) is None:
-            parts.append((name, repr(value) if isinstance(value, str | int | tuple) else ""))
+            if not name.startswith("__") and isinstance(value, str | int | tuple):
+                parts.append((name, repr(value)))
             continue
         try:
             parts.append((name, inspect.getsource(function)))
         except OSError:  # of code that nothing keeps
             parts.append((name, repr((code.co_code, code.co_names, code.co_varnames))))
-    kept = [part for part in parts if part[0] not in ("__firstlineno__", "__module__")]
-    return hashlib.sha256(repr(kept).encode()).hexdigest()
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def origins(schemes: Iterable[str], task: str | None = None) -> dict[str, Origin]:

@@ -243,9 +243,12 @@ class Export:
         closing = [self.closer] if rule["later"] and not self.closers else []
         ids = [self.sos, self.eos, *self.delimiters, *closing]
         within("tokens", ids, self.first.base, 10**6)
+        apart = self.sos != self.eos and not {*closing} & {self.sos, *self.delimiters}
+        require(apart, "two signs are one token")
         self.later = Rule(rule["later"]) if rule["later"] else None
         self.rules = [by for by in (self.first, self.later) if by]
         self.of_row, self.listed = rule["of_row"], truth("listed", rule["listed"])
+        require(self.later or not self.listed, "its one row has operands of other rows")
         self.forward = within("forward", rule.get("forward", []), 0, 9)
         self.stride: int = within("stride", rule.get("stride", 1), 1, 9)
         self.counted = self.listed or self.of_row is not None or not self.later
@@ -301,6 +304,8 @@ class Export:
         require(closes == 1, f"its sources end with {closes} tokens")
         its = config["line_bias"], config["decoder_start_token_id"]
         rows = ({*row} if isinstance(row, list) else {row}) == ({*self.closers} or {self.closer})
+        require(self.later or (row is None and not self.closers), "it opens rows")
+        require(config.get("dtype") == "float32", "its weights are loaded in another type")
         fits = its == (lines, self.sos) and rows and known >= {*self.delimiters}
         require(fits and pad not in {*known, self.closer}, "its configuration says otherwise")
 

@@ -73,7 +73,7 @@ def compared(sources: Sources) -> dict[str, Any] | None:
     its sources are drawn by.
     """
     task = sources.task
-    if sources.rule.as_dict() != task._rule.as_dict():
+    if _plain(sources.rule) != _plain(task._rule):
         raise Unbounded("its rule is not the same each time")
     names = overridden(task)
     if refused := sorted(names - MAY_OVERRIDE):

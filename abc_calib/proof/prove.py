@@ -97,6 +97,8 @@ def shape_of(model: Any, data: Data) -> Shape:
     rule, period = rule_of(data), scheme_period(model, lines)
     if isinstance(period, str):
         raise Unbounded(period)
+    if getattr(model.options, "post_norm", False):
+        raise Unbounded("its blocks are post-norm")
     if rule.in_rows and period > 1:
         raise Unbounded("its positions are not followed from row to row")
     layout = fitting(data, rule)
@@ -105,8 +107,11 @@ def shape_of(model: Any, data: Data) -> Shape:
         if site != "self" and (far := max((x.segment for x in read), default=0)) > parts:
             raise Unbounded(f"its lines count from segment {far} of sources that may have {parts}")
     ids, encoder = data.vocabulary.ids, 0 if model.stream else layers.get("encoder", 0)
-    decoder = model.options.decoder_layers
-    return Shape(rule, lines, decoder, encoder, layout, ids, ids.get(ROW), period)
+    row = ids.get(ROW) if rule.in_rows else None
+    opening = {*rule.first.closers} or ({row} if rule.in_rows else set())
+    if {*model.tokens.rows} != opening:
+        raise Unbounded("tokens begin rows in the model that close none in its rule")
+    return Shape(rule, lines, model.options.decoder_layers, encoder, layout, ids, row, period)
 
 
 @dataclass

@@ -94,7 +94,8 @@ class Sources:
             elif not self.rule.first.tapes:
                 yield str(rows), [(rows, True)]
             elif not self.rule.listed:
-                front, other = [(rows, True)], self._turns(digits)
+                operands = len({*self.rule.first.tapes}) // self.rule.stride
+                front, other = [(rows, True)], self._turns(digits) * operands
                 sizes = [*front, *other] if self.rule.of_row == 0 else [*other, *front]
                 yield f"{digits}x{rows}", sizes
 

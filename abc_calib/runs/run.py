@@ -255,7 +255,7 @@ class Run:
             )
         if not there:
             raise AbcError(f"{self} has no trained model: train again")
-        return load_weights(self.path / "model", self.fresh_model())
+        return load_weights(self.path / "model", self.fresh_model(), self.data.vocabulary)
 
     # The checkpoint
 
