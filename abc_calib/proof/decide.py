@@ -254,9 +254,9 @@ def decoded(certificate: Certificate, proof: Proof) -> list[str]:
     task, rng = proof.data.task, np.random.default_rng(11)
     witnesses = Witnesses(task.rule_task, proof.field)
     groups = []
-    for _, smallest in itertools.islice(witnesses.short(MOST_SOURCES), 1):  # there may be too many
-        step = max(1, len(smallest) // DECODED)
-        groups.append(task.render(smallest.take(np.arange(0, len(smallest), step))))
+    for _, few in itertools.islice(witnesses.short(MOST_SOURCES), 1):  # there may be none
+        step = max(1, len(few) // DECODED)
+        groups.append(task.render(few.take(np.arange(0, len(few), step))))
     groups += [task.sample(rng, SAMPLES, n, task.sampling, exact=True) for n in witnesses.lengths]
     groups += [task.hard(rng, SAMPLES, n) for n in witnesses.lengths]
     sources = [task.plain(group, i) for group in groups for i in range(len(group))]
