@@ -51,7 +51,6 @@ class TrainOptions(Options):
         6,
         "Longest training operand; 6 by default (parity: 20).",
         panel=TASK,
-        flag="digits",
         ge=1,
         le=10**6,
     )
