@@ -90,11 +90,16 @@ def reproduce(
     if target in DRAWN:
         refuse(given - {"--jobs"}, target)
         return drawn_result(target, folder, jobs, look)
-    if target == chomsky.NAME:
-        return chomsky_result(from_results, seeds, row or (), folder, jobs, results)
-    definition, failed = reproduction.get_target(target), False
+    is_chomsky, failed = target == chomsky.NAME, False
+    if is_chomsky:
+        refuse(given & {"--task", "--preset", *(f"--{name}" for name in work.chosen)}, target)
+    definition = None if is_chomsky else reproduction.get_target(target)
     if from_results:
         table = reproduction.load_results(target, results)
+    elif definition is None:
+        assert folder is not None
+        table = chomsky_table(folder, seeds, row or (), jobs)
+        failed = bool(table["error"].notna().any())
     else:
         options: Any = {"preset": preset, "seeds": seeds, "rows": row or (), "tasks": task or ()}
         options |= {"root": jobs, "device": device, **work.model_dump()}
@@ -103,7 +108,10 @@ def reproduce(
         failed = any(outcome.state == "failed" for outcome in outcomes)
     with font(look.font):
         width = look.inches if "width" in look.chosen else None
-        report = reproduction.make_report(definition, table, seeds, width)
+        if definition is None:
+            report = chomsky.report(table)
+        else:
+            report = reproduction.make_report(definition, table, seeds, width)
         if folder is not None:
             reproduction.write_report(report, None if from_results else table, folder)
             say(f"written to {folder}")
@@ -130,37 +138,21 @@ def drawn_result(name: str, folder: Path | None, jobs: Path | None, look: LookOp
     return Result({"files": names}, names)
 
 
-def chomsky_result(
-    from_results: bool,
-    seeds: int | None,
-    rows: Sequence[str],
-    folder: Path | None,
-    jobs: Path | None,
-    results: Path | None,
-) -> Result:
-    """Run the benchmark whose models are certified from nothing."""
+def chomsky_table(
+    folder: Path, seeds: int | None, rows: Sequence[str], jobs: Path | None
+) -> pd.DataFrame:
+    """Run the benchmark whose models are certified from nothing; keep each result at once."""
     from abc_calib import reproduction
     from abc_calib.reproduction import chomsky
-
-    def write(table: pd.DataFrame) -> Report:
-        report = chomsky.report(table)
-        if folder is not None:
-            reproduction.write_report(report, None if from_results else table, folder)
-        return report
 
     def on_row(row: dict[str, Any], table: pd.DataFrame) -> None:
         right = row["error"] or f"{row['outcome']}, {row['accuracy']:.1f} % right"
         say(f"{row['row']}, seed {row['seed']}: {right}")
-        write(table)
+        reproduction.write_report(chomsky.report(table), table, folder)
 
-    if from_results:
-        table = reproduction.load_results(chomsky.NAME, results)
-    else:
-        assert folder is not None
-        exists = (folder / f"{chomsky.NAME}-seeds.csv").exists()
-        finished = reproduction.load_results(chomsky.NAME, folder) if exists else None
-        table = chomsky.reproduce(seeds, rows, jobs, finished, on_row)
-    return shown(write(table), bool(table["error"].notna().any()))
+    exists = (folder / f"{chomsky.NAME}-seeds.csv").exists()
+    finished = reproduction.load_results(chomsky.NAME, folder) if exists else None
+    return chomsky.reproduce(seeds, rows, jobs, finished, on_row)
 
 
 def shown(report: Report, failed: bool) -> Result:

@@ -56,11 +56,7 @@ def sweep(
         [grid]                     # every value with every other
         decoder_layers = [1, 2, 3]
 
-        [[jobs]]                   # further ones, by name
-        task = "parity"
-        scheme = "none"
-        calibrate = false
-
+    Further jobs are tables [[jobs]] with a task and options of their own.
     Jobs that are complete are kept, begun ones go on: repeat the command after an interruption.
     With **--scheduler** they run on the workers of a Dask scheduler; with **--array** I/N only
     share I of N is run, and the results are those of all shares so far.
