@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,47 +10,39 @@ from abc_calib.config import (
     RETRAIN,
     AdoptOptions,
     CalibrationOptions,
-    DeviceOptions,
     RetrainedOptions,
-    ThreadOptions,
-    TrackOptions,
     TrainOptions,
 )
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.progress import is_quiet
 from abc_calib.text import Table
-from cli.command import Out, RunArgument, command
-from cli.console import Result, say, show_early, typed
+from cli.command import Device, Out, RunArgument, Track, command
+from cli.console import Result, say, typed
 from cli.train import trained
 
 if TYPE_CHECKING:
-    from abc_calib.calibration.fits.base import LineRow
     from abc_calib.calibration.pipeline import Calibration
     from abc_calib.nn.foreign.checks import Neutrality
     from abc_calib.runs import Run
 
-
-KEPT = dict.fromkeys(("seed", "sampling"), "as in the first training")
-
-
-@command(
-    *(CalibrationOptions, RetrainedOptions, RETRAIN, DeviceOptions, ThreadOptions, TrackOptions),
-    without=("length", "format"),
-    defaults=KEPT,
+DEFAULTS = RETRAIN.chosen | dict.fromkeys(
+    ("seed", "sampling", "length", "format"), "as in the first training"
 )
+NoRetrain = Annotated[bool, typer.Option("--no-retrain", help="Stop before.")]
+Force = Annotated[bool, typer.Option("--force", help="Even if the model has not interpolated.")]
+
+
+@command(defaults=DEFAULTS)
 def calibrate(
     options: CalibrationOptions,
-    training: TrainOptions,
     retrained_with: RetrainedOptions,
-    machine: DeviceOptions,
-    follow: TrackOptions,
+    training: TrainOptions,
     foreign: AdoptOptions,
     run: RunArgument = None,
-    no_retrain: Annotated[bool, typer.Option("--no-retrain", help="Stop before.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Even if the model has not interpolated.")
-    ] = False,
+    no_retrain: NoRetrain = False,
+    force: Force = False,
     out: Out = None,
+    device: Device = "auto",
+    track: Track = None,
 ) -> Result:
     """Find the lines that a trained model attends along, and retrain with them as biases.
 
@@ -64,76 +55,65 @@ def calibrate(
         adopted(run, foreign, seed=training.seed),
         *(options, training),
         scheme=retrained_with.scheme,
-        device=machine.device,
-        track=follow.track,
+        device=device,
+        track=track,
         force=force,
         retrain=not no_retrain,
         out=out,
         on_check=lambda check: say(check.text),
-        on_lines=lambda _, calibration: None if is_quiet() else show_early(*lines(calibration)),
+        on_lines=lambda _, calibration: say_lines(calibration),
     )
     if no_retrain:
         next_step = f"{calibrated}: calibrated; next: abc retrain"
         return Result({"run": str(calibrated), "retrained": False}, remarks=[next_step])
-    return retrained(calibrated)
+    return trained(calibrated, *compared(calibrated))
 
 
-def adopted(run: str | None, foreign: AdoptOptions, **how: Any) -> Any:
-    """The run to work on: that of a model in a folder, where ``--hf`` names one."""
-    if not foreign.check():
-        return run
-    from abc_calib import stages
-
-    if run is not None:
-        raise UsageError(f"{typed(run)}: a run has its model; leave out it or --hf")
-
-    def checked(change: Neutrality) -> None:
-        say(
-            f"a bias of zeros changes its logits by at most {change.logits:.1g}, and its attention "
-            f"by {change.attention:.1g}"
-        )
-
-    options = foreign.model_dump(exclude_none=True)
-    adopted_run = stages.adopt(options.pop("hf"), on_checked=checked, **options, **how)
-    rule = adopted_run.task.follows
-    description = (
-        f"are {rule.description}" if rule else "follow no rule of abc tasks: their rule is unknown"
-    )
-    say(f"{adopted_run}: the model as it is, {adopted_run.summary}; its pairs {description}")
-    return adopted_run
-
-
-@command(DeviceOptions, ThreadOptions, TrackOptions)
-def retrain(run: RunArgument = None, **keywords: Any) -> Result:
+@command()
+def retrain(run: RunArgument = None, device: Device = "auto", track: Track = None) -> Result:
     """Train the model of a run that was calibrated with --no-retrain.
 
     Example: **abc retrain runs/addition-calibrated-seed0-1**
     """
     from abc_calib import stages
 
-    return retrained(stages.retrain(run, **keywords))
+    retrained = stages.retrain(run, device=device, track=track)
+    return trained(retrained, *compared(retrained))
 
 
-def retrained(run: Run) -> Result:
-    """How the retraining ended, compared with the first training."""
-    return trained(run, *compared(run))
+def adopted(run: str | None, foreign: AdoptOptions, **work: Any) -> Any:
+    """Return the run to work on: that of a model in a folder, where ``--hf`` names one."""
+    if not foreign.is_given:
+        return run
+    from abc_calib import stages
+
+    if run is not None:
+        raise UsageError(f"{typed(run)}: a run has its model; leave out it or --hf")
+
+    def say_change(change: Neutrality) -> None:
+        logits, attention = f"{change.logits:.1g}", f"{change.attention:.1g}"
+        say(f"a bias of zeros changes logits by at most {logits}, attention by {attention}")
+
+    options = foreign.model_dump(exclude_none=True)
+    adopted_run = stages.adopt(options.pop("hf"), on_checked=say_change, **options, **work)
+    rule = adopted_run.task.follows
+    follow = f"are {rule.description}" if rule else "follow no rule of abc tasks"
+    say(f"{adopted_run}: the model as it is, {adopted_run.summary}; its pairs {follow}")
+    return adopted_run
 
 
-SEGMENT = re.compile(r"segment (\d+)")
-MOST_LINES = 18
-"""Lines that are shown unless all are asked for."""
-WITHOUT = {
-    "sink": "no line; closed onto a token that tells the row nothing new",
-    "transparent": "no line; may look at everything",
+NO_LINE = {
+    "sink": "no line; they always read a token that tells the row nothing new",
+    "transparent": "no line; they may look at everything",
 }
 """Notes of heads without a line, and what they mean."""
 
 
-def lines(calibration: Calibration) -> list[str | Table]:
-    """What was found: each different line with its heads."""
-    groups: dict[tuple[str, int, str], list[LineRow]] = {}
+def say_lines(calibration: Calibration) -> None:
+    """Show each different line with its heads."""
+    groups: dict[tuple[str, int, str], list[Any]] = {}
     for row in calibration.table:
-        if row.note not in WITHOUT:
+        if row.note not in NO_LINE:
             groups.setdefault((row.site, row.layer, row.line), []).append(row)
     rows = [
         (
@@ -144,29 +124,18 @@ def lines(calibration: Calibration) -> list[str | Table]:
         for (site, layer, line), group in groups.items()
     ]
     columns = ("site", "layer", "line", "heads", "weight", "note")
-    shown: list[str | Table] = [
-        f"lines, from {calibration.samples} right training samples",
-        Table(columns, rows[:MOST_LINES], right=("weight",)),
-    ]
-    counts = {note: sum(row.note == note for row in calibration.table) for note in WITHOUT}
-    shown += [f"{count} heads {note}: {WITHOUT[note]}" for note, count in counts.items() if count]
-    if any(row.note == "assigned" for row in calibration.table):
-        shown.append("assigned: a head without a line of its own takes one of its layer")
-    segments = sorted({number for row in calibration.table for number in SEGMENT.findall(row.line)})
-    if segments[-1:] > ["1"]:
-        shown.append("segment 1, 2: counted within the first, the second operand of the source")
-    elif segments:
-        shown.append("segment 1: counted within the source, 0 being what opens it")
-    if len(rows) > MOST_LINES:
-        shown.append(f"and {len(rows) - MOST_LINES} more lines")
-    return [*shown, "lines.csv has a row for every head"]
+    title = f"lines, from {calibration.samples} right training samples"
+    say(Table(columns, rows, right=("weight",), title=title))
+    for note, meaning in NO_LINE.items():
+        if count := sum(row.note == note for row in calibration.table):
+            say(f"{count} heads {note}: {meaning}")
+    say("assigned: uses a line of its layer; segments are counted within the source (lines.csv)")
 
 
 def compared(run: Run) -> list[str]:
-    """Is a retrained model worse on held-out problems, and how long did its training take?
+    """Say whether a retrained model is worse on held-out problems, and how long it took.
 
-    Against the first training, as the paper reports it. Empty where that run is gone, or its model
-    was trained elsewhere.
+    Against the first training; empty where that is gone, or the model was trained elsewhere.
     """
     try:
         first, result = type(run).open(run.config.parent).result, run.result
@@ -182,11 +151,6 @@ def compared(run: Run) -> list[str]:
             "Try another --threshold, more --steps or another --seed"
         )
     if first["seconds"]:
-        times = [e["seconds"] for e in run.history() if e["validation_accuracy"] >= before]
-        share = f"{times[0] / first['seconds']:.2f}" if times else ""
-        again = f", and was as good on held-out numbers after {share} of it" if share else ""
-        remarks.append(
-            f"retraining took {result['seconds'] / first['seconds']:.2f} of the first training's "
-            f"time{again} (the paper: 0.01 to 0.1)"
-        )
+        share = 100 * result["seconds"] / first["seconds"]
+        remarks.append(f"retraining took {share:.0f} % as long as the first training")
     return remarks

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from abc_calib.config import (
-    AdoptOptions,
-    CertifyOptions,
-    ProveOptions,
-    RecipeOptions,
-    TaskOptions,
-    ThreadOptions,
-    TrackOptions,
-)
+import typer
+
+from abc_calib.config import AdoptOptions, CertifyOptions, RecipeOptions, TaskOptions
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
 from abc_calib.text import grouped
 from cli.calibrate import adopted
-from cli.command import Out, RunArgument, TaskArgument, command
-from cli.console import Result, Sentence, say, show_early, typed
+from cli.command import Out, RunArgument, TaskArgument, Track, command
+from cli.console import Result, say, typed
 
 if TYPE_CHECKING:
     from abc_calib.proof.certificate import Certificate
     from abc_calib.runs import Run
 
 
-@command(ThreadOptions, without=("fit_lengths", "check_lengths"))
+@command()
 def certify(
     options: CertifyOptions, foreign: AdoptOptions, run: RunArgument = None, out: Out = None
 ) -> Result:
@@ -48,7 +41,7 @@ def certify(
     return verdict(opened_run, stages.certify(opened_run, options=options))
 
 
-@command(ThreadOptions)
+@command()
 def verify(options: CertifyOptions, run: RunArgument = None) -> Result:
     """Make a run's certificate again, compare every field, and check it by dense attention.
 
@@ -70,7 +63,7 @@ def verify(options: CertifyOptions, run: RunArgument = None) -> Result:
 
 
 def certified_first(name: str | None, options: CertifyOptions) -> Run:
-    """The run, which has a certificate: one is made where there is none."""
+    """Return the run, which has a certificate: one is made where there is none."""
     from abc_calib import stages
     from abc_calib.proof.certificate import FILE
 
@@ -81,7 +74,7 @@ def certified_first(name: str | None, options: CertifyOptions) -> Run:
     return opened_run
 
 
-@command(ThreadOptions)
+@command()
 def repair(options: CertifyOptions, run: RunArgument = None, out: Out = None) -> Result:
     """Train a copy of a run on the windows in which it fails, until it is certified.
 
@@ -99,14 +92,14 @@ def repair(options: CertifyOptions, run: RunArgument = None, out: Out = None) ->
     return verdict(repaired, Certificate.load(repaired))
 
 
-@command(
-    *(TaskOptions, RecipeOptions, ThreadOptions, TrackOptions),
-    without=("tables", "tables_seed", "data", "preset", "epochs"),
-)
+@command(TaskOptions, RecipeOptions)
 def prove(
+    options: CertifyOptions,
     task: TaskArgument,
-    options: ProveOptions,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, in order.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The first seed.")] = 0,
     out: Out = None,
+    track: Track = None,
     **keywords: Any,
 ) -> Result:
     """From nothing to a certificate: train, calibrate, retrain, certify and verify a model.
@@ -118,31 +111,29 @@ def prove(
     """
     from abc_calib import stages
 
+    work: Any = {"folder": out, "minutes": options.minutes, "track": track, **keywords}
     verdicts = []
-    for seed in range(options.seed, options.seed + options.seeds):
-        started = time.perf_counter()
-        run, certificate = stages.certified(
-            task, seed, folder=out, minutes=options.minutes, **keywords
-        )
-        result = verdict(run, certificate)
-        show_early(*result.shown)
-        for remark in (*result.remarks, f"{time.perf_counter() - started:.0f} s in all"):
-            say(remark)
-        verdicts.append(result.data)
-    return Result(verdicts)
+    for number in range(seed, seed + seeds):
+        verdicts.append(verdict(*stages.certified(task, number, **work)))
+        say(f"seed {number}: {verdicts[-1].data['outcome']}")
+    return Result(
+        [result.data for result in verdicts],
+        [part for result in verdicts for part in result.shown],
+        [remark for result in verdicts for remark in result.remarks],
+    )
 
 
 def verdict(run: Run, certificate: Certificate) -> Result:
-    """What was decided about a run, and where the page is."""
-    shown = [Sentence(f"{certificate.outcome}: {grouped(certificate.reason)}")]
+    """Report what was decided about a run, and where the page is."""
+    shown = [f"{certificate.outcome}: {grouped(certificate.reason)}"]
     for case in certificate.counterexamples[:3]:
         answer = case["answer"] or "no end"
-        shown.append(Sentence(f"  {case['problem']} gives {answer} instead of {case['right']}"))
+        shown.append(f"{case['problem']} gives {answer} instead of {case['right']}")
     if certificate.verified:
         least = certificate.verified["smallest_margin"]
-        shown.append(Sentence(f"verified by dense attention: smallest margin {least}"))
+        shown.append(f"verified by dense attention: smallest margin {least}")
         if by := certificate.verified.get("check_py"):
             windows, least = grouped(str(by["windows"])), by["smallest_margin"]
-            shown.append(Sentence(f"check.py agrees: {windows} windows, smallest margin {least}"))
+            shown.append(f"check.py agrees: {windows} windows, smallest margin {least}")
     page = f"how and why: {run.path / 'certificate.md'}"
     return Result({"run": str(run), **asdict(certificate)}, shown, [page])

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
-from abc_calib.config import DemoOptions, DeviceOptions, ThreadOptions
+import typer
+
+from abc_calib.config import StressOptions, build
 from abc_calib.progress import training
-from cli.calibrate import compared, lines
-from cli.command import TaskArgument, command
-from cli.console import Result, is_quiet, say, show_early
+from cli.calibrate import compared, say_lines
+from cli.command import Device, TaskArgument, command
+from cli.console import Result, say
 
 
-@command(ThreadOptions)
-def demo(options: DemoOptions, machine: DeviceOptions, task: TaskArgument = "addition") -> Result:
+@command()
+def demo(
+    task: TaskArgument = "addition",
+    base: Annotated[
+        int | None, typer.Option(min=2, max=36, help="Base of the digits, 2 to 36.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Seed of the weights, data and split.")
+    ] = 0,
+    lengths: Annotated[
+        str | None, typer.Option(help="Lengths to evaluate, as in 6,50,1000.")
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**7, help="Per length; by default 10,000 up to 50 digits, then 1,000."
+        ),
+    ] = None,
+    device: Device = "auto",
+) -> Result:
     """Train on 6 digits, calibrate, retrain, evaluate to 1,000 digits and report, in minutes.
 
     Example: **abc demo multiplication --seed 1**
@@ -22,27 +42,23 @@ def demo(options: DemoOptions, machine: DeviceOptions, task: TaskArgument = "add
     from abc_calib.reporting.tables import accuracy_table
     from abc_calib.reproduction import demo as job
 
-    device = machine.device
-    chosen: dict[str, Any] = {"base": options.base, "seed": options.seed}
+    chosen = build(StressOptions, lengths=lengths).lengths
     started = time.perf_counter()
+    work: Any = {"device": device, "progress": False}
     with training("1/4 training", None) as on_step:
-        vanilla = stages.train(
-            task, preset="quick", device=device, on_step=on_step, progress=False, **chosen
-        )
+        vanilla = stages.train(task, preset="quick", base=base, seed=seed, on_step=on_step, **work)
     with training("2/4 retraining", None) as on_step:
         calibrated = stages.calibrate(
             vanilla,
-            device=device,
             on_step=on_step,
-            progress=False,
             on_check=lambda check: say(check.text),
-            on_lines=lambda _, calibration: None if is_quiet() else show_early(*lines(calibration)),
+            on_lines=lambda _, calibration: say_lines(calibration),
+            **work,
         )
     say("3/4 evaluating")
-    lengths = options.lengths or job.demo_lengths(vanilla.config.train.length)
-    series = job.compare(
-        {"vanilla": vanilla, "calibrated": calibrated}, lengths, options.samples, device
-    )
+    runs = {"vanilla": vanilla, "calibrated": calibrated}
+    sizes = chosen or job.demo_lengths(vanilla.config.train.length)
+    series = job.compare(runs, sizes, samples, device)
     say("4/4 figures, an example and the page")
     problem, answer, right = example = job.worked_example(calibrated, device)
     folder = job.write_report(calibrated, series, example)

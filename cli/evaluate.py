@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import json
-from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from abc_calib.config import DeviceOptions, EvaluateOptions, StressOptions, ThreadOptions
-from abc_calib.progress import busy
+from abc_calib.config import EvaluateOptions, StressOptions
 from abc_calib.text import Table, counted
-from cli.command import FREE, RunArgument, RunOption, command
-from cli.console import Result, Sentence
-
-if TYPE_CHECKING:
-    from abc_calib.evaluation import Prediction, Row
-    from abc_calib.evaluation.stress import Stressed
+from cli.command import Device, RunArgument, command
+from cli.completion import run_names
+from cli.console import Result
 
 
-@command(ThreadOptions, threads=FREE, tables=True)
+@command(threads=0, tables=True)
 def evaluate(
     options: EvaluateOptions,
-    machine: DeviceOptions,
     run: RunArgument = None,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="With --latex and --csv: the 95 % intervals, too.")
     ] = False,
+    device: Device = "auto",
 ) -> Result:
     """Exact match of whole outputs at each length, with 95 % intervals.
 
@@ -34,40 +29,33 @@ def evaluate(
     --stress hard** · **abc eval --stress carry**
     """
     from abc_calib import stages
-    from abc_calib.evaluation import SequenceRow
+    from abc_calib.evaluation import Row, SequenceRow
     from abc_calib.reporting.tables import accuracy_table, token_table
     from abc_calib.runs import Run
     from abc_calib.runs.rows import kept_rows
 
     opened_run = Run.open(run)
     rows: list[Row] = []
-    stages.evaluate(opened_run, options=options, device=machine.device, on_row=rows.append)
+    stages.evaluate(opened_run, options=options, device=device, on_row=rows.append)
     by_set: dict[str, list[Row]] = {}
     for row in rows:
         by_set.setdefault(row.set, []).append(row)
     words = [row for row in rows if isinstance(row, SequenceRow)]
-    file = opened_run.path / "eval.csv"
-    remark = f"written to {file}"
-    if kept := kept_rows(file, (row.as_dict() for row in rows)):
-        remark += (
-            f", which keeps {kept} of {counted(len(rows), 'rows')}, measured with more samples"
-        )
-    caption = (
-        f"Exact match in percent of {opened_run.config.task} ({opened_run.config.stage}), by length"
-    )
+    records = [row.as_dict() for row in rows]
+    remark = f"written to {opened_run.path / 'eval.csv'}"
+    if kept := kept_rows(opened_run.path / "eval.csv", records):
+        remark += f", which keeps {kept} of {counted(len(rows), 'rows')}, of more samples"
+    task, stage = opened_run.config.task, opened_run.config.stage
+    caption = f"Exact match in percent of {task} ({stage}), by length"
     return Result(
-        {
-            "run": str(opened_run),
-            "task": opened_run.config.task,
-            "rows": [row.as_dict() for row in rows],
-        },
+        {"run": str(opened_run), "task": task, "rows": records},
         [token_table(words) if words else accuracy_table(by_set)],
         [remark],
-        accuracy_table(by_set, caption, f"tab:{opened_run.config.task}", intervals),
+        accuracy_table(by_set, caption, f"tab:{task}", intervals),
     )
 
 
-@command(ThreadOptions, threads=FREE, tables=True)
+@command(threads=0, tables=True)
 def stress(options: StressOptions, run: RunArgument = None) -> Result:
     """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
 
@@ -79,42 +67,38 @@ def stress(options: StressOptions, run: RunArgument = None) -> Result:
     from abc_calib.evaluation.stress import smallest
     from abc_calib.runs import Run
 
-    opened_run = Run.open(run)
-    rows: list[Stressed] = []
+    opened_run, rows = Run.open(run), list[Any]()
     stages.stress(opened_run, options=options, on_row=rows.append)
-    least, path, table = smallest(rows), opened_run.path / "stress.json", _table(rows)
-    failure = (
-        "nothing failed"
-        if least is None
-        else Sentence(f"smallest failure: {least.text()}; around it are {' / '.join(least.around)}")
-    )
-    report = json.loads(path.read_text())
-    return Result(report, [table, failure], [f"written to {path}"], table)
-
-
-def _table(rows: list[Stressed]) -> Table:
-    lengths = sorted({row.length for row in rows})
-    lines: dict[str, dict[int, str]] = {}
+    cells: dict[str, dict[int, str]] = {}
     for row in rows:
-        lines.setdefault(row.family, {})[row.length] = f"{row.wrong}/{row.n}"
+        cells.setdefault(row.family, {})[row.length] = f"{row.wrong}/{row.n}"
     if margins := {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}:
-        lines["smallest margin in the search"] = margins
+        cells["smallest margin in the search"] = margins
+    lengths = sorted({row.length for row in rows})
     heads = [str(length) for length in lengths]
-    cells = [[name, *map(by_length.get, lengths)] for name, by_length in lines.items()]
-    return Table(["inputs", *heads], cells, right=heads, title="wrong of tried, by digits")
+    lines = [[name, *map(by_length.get, lengths)] for name, by_length in cells.items()]
+    table = Table(["inputs", *heads], lines, right=heads, title="wrong of tried, by digits")
+    failure, least = "nothing failed", smallest(rows)
+    if least is not None:
+        around = " / ".join(least.around)
+        failure = f"smallest failure: {least.text()}; around it are {around}"
+    path = opened_run.path / "stress.json"
+    return Result(json.loads(path.read_text()), [table, failure], [f"written to {path}"], table)
 
 
-@command(ThreadOptions)
+@command()
 def predict(
-    machine: DeviceOptions,
     problem: Annotated[str, typer.Argument(help='A problem of the run\'s task, as in "999+1".')],
-    run: RunOption = None,
+    run: Annotated[
+        str | None, typer.Option(help="A run; the latest by default.", autocompletion=run_names)
+    ] = None,
     show: Annotated[
         bool,
         typer.Option(
             "--show", help="Also all rows, and which input digits each output digit read."
         ),
     ] = False,
+    device: Device = "auto",
 ) -> Result:
     """Let a trained model answer one problem.
 
@@ -123,49 +107,36 @@ def predict(
     from abc_calib import stages
     from tasks.rules import ROW
 
-    with busy("writing", None):
-        prediction = stages.predict(run, problem, device=machine.device, show=show)
+    prediction = stages.predict(run, problem, device=device, show=show)
+    remark = {
+        True: prediction.remark,
+        False: "this is wrong: the model has not learned this one",
+        None: "nothing says whether this is right: its pairs follow no rule that is known",
+    }[prediction.correct]
     data: dict[str, Any] = {
         "problem": problem,
         "answer": prediction.answer,
         "correct": prediction.correct,
     }
-    remark = (
-        prediction.remark
-        if prediction.correct
-        else "this is wrong: the model has not learned this one"
-    )
-    if prediction.correct is None:
-        remark = "nothing says whether this is right: its pairs follow no rule that is known"
     if not show:
         return Result(data, [prediction.answer], [remark])
-    rows = " ".join(prediction.output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
-    several = [f"rows\n{rows}"] if ROW in prediction.output else []
-    data |= {"attended": _named(prediction), "output": prediction.output}
-    return Result(data, [prediction.answer, *several, _attention(prediction)], [remark])
-
-
-def _named(prediction: Prediction) -> list[list[dict[str, Any]]]:
-    return [
+    attended = [
         [
-            {"place": prediction.places[k], "digit": prediction.tokens[k], "weight": w}
-            for k, w in keys
+            {"place": prediction.places[key], "digit": prediction.tokens[key], "weight": weight}
+            for key, weight in keys
         ]
         for keys in prediction.attended
     ]
-
-
-def _attention(prediction: Prediction) -> Table:
-    """For each output token, the source tokens it attended to."""
     read = [
-        "  ".join(
-            f"{prediction.places[key]}={prediction.tokens[key]} ({weight:.2f})"
-            for key, weight in keys
-        )
-        for keys in prediction.attended
+        "  ".join(f"{key['place']}={key['digit']} ({key['weight']:.2f})" for key in keys)
+        for keys in attended
     ]
-    return Table(
+    table = Table(
         ("step", "writes", "reads (a0: the last token of the first operand)"),
-        list(zip(count(1), prediction.output, read, strict=False)),
+        [[n, *pair] for n, pair in enumerate(zip(prediction.output, read, strict=False), 1)],
         title="output, in the order of writing",
     )
+    rows = " ".join(prediction.output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
+    shown = [f"rows\n{rows}"] if ROW in prediction.output else []
+    data |= {"attended": attended, "output": prediction.output}
+    return Result(data, [prediction.answer, *shown, table], [remark])

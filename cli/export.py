@@ -1,4 +1,4 @@
-"""``abc export``."""
+"""``abc export``, ``abc compile`` and ``abc card``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from abc_calib.config import CertifyOptions, ExportOptions
+from abc_calib.config import CertifyOptions, EvaluateOptions, build
 from abc_calib.errors import UsageError
 from cli.certify import certified_first
 from cli.command import Out, RunArgument, command
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from abc_calib.runs import Run
 
 
-Form = Literal["certificate", "lines"]
-
-
 @command()
 def export(
-    form: Annotated[Form, typer.Argument(help="certificate or lines: see above.")],
-    options: ExportOptions,
+    form: Annotated[
+        Literal["certificate", "lines"], typer.Argument(help="certificate or lines: see above.")
+    ],
     run: RunArgument = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option(help="lines: of the problems; by default the training length and 50."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
     ] = None,
@@ -37,23 +39,19 @@ def export(
     Example: **abc export lines --lengths 6,50 --out lines.npz**
     """
     from abc_calib import stages
-    from abc_calib.runs import Run
 
-    if form == "certificate":
-        if options.lengths is not None:
-            raise UsageError("abc export certificate takes no --lengths: it covers all of them")
-        if out is None:
-            raise UsageError(
-                f"{run}: a certificate is exported into a new folder: name it with --out"
-            )
-        opened_run = certified_first(run, CertifyOptions())
-        folder = stages.export(opened_run, out)
-        return written(
-            opened_run, [folder], f"check it with numpy alone: python {folder / 'check.py'}"
-        )
-    opened_run = Run.open(run)
-    file = stages.export_lines(opened_run, options.lengths, out=out)
-    return written(opened_run, [file], "numpy.load reads it: one array a length, site and layer")
+    opened_run = stages.opened(run)
+    if form == "lines":
+        sizes = build(EvaluateOptions, lengths=lengths).lengths
+        file = stages.export_lines(opened_run, sizes, out=out)
+        return written(opened_run, [file], "numpy.load reads it")
+    if lengths is not None:
+        raise UsageError("abc export certificate takes no --lengths: it covers all of them")
+    if out is None:
+        raise UsageError("a certificate is exported into a new folder: name it with --out")
+    certified_run = certified_first(run, CertifyOptions())
+    folder = stages.export(certified_run, out)
+    return written(certified_run, [folder], f"check it: python {folder / 'check.py'}")
 
 
 @command()
@@ -64,15 +62,14 @@ def transducer(run: RunArgument = None, out: Out = None) -> Result:
 
     Example: **abc compile zoo:addition --out carry**
     """
+    from abc_calib import stages
     from abc_calib.reporting.transducer import compile
-    from abc_calib.runs import Run
 
-    opened_run = Run.open(run)
+    opened_run = stages.opened(run)
     compiled = compile(opened_run, out=out)
-    runs = next(path for path in compiled.files if path.suffix == ".py")
-    return written(
-        opened_run, compiled.files, f"{compiled.states} states; run them: python {runs} OPERAND ..."
-    )
+    program = next(path for path in compiled.files if path.suffix == ".py")
+    remark = f"{compiled.states} states; run them: python {program} OPERAND ..."
+    return written(opened_run, compiled.files, remark)
 
 
 @command()
@@ -81,17 +78,17 @@ def card(run: RunArgument = None, out: Out = None) -> Result:
 
     Example: **abc card --out card**, then hf upload USER/NAME card
     """
+    from abc_calib import stages
     from abc_calib.reporting.card import card as write_card
-    from abc_calib.runs import Run
 
+    opened_run = stages.opened(run)
     if out is None:
-        raise UsageError(f"{run}: a card is written into a new folder: name it with --out")
-    opened_run = Run.open(run)
+        raise UsageError("a card is written into a new folder: name it with --out")
     folder = write_card(opened_run, out)
     return written(opened_run, [folder], f"upload it: hf upload USER/NAME {folder}")
 
 
 def written(run: Run, files: list[Path], remark: str) -> Result:
-    """The files that were written for a run."""
+    """Report the files that were written for a run."""
     names = [str(path) for path in files]
     return Result({"run": str(run), "files": names}, names, [remark])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from abc_calib.config import CurveOptions, FigureOptions
+from abc_calib.config import DrawOptions, FigureOptions
 from cli.command import Figures, RunArgument, command
 from cli.completion import run_names
 from cli.console import Result, say
@@ -34,7 +34,11 @@ def curves(
     runs: Annotated[
         list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)
     ],
-    options: CurveOptions,
+    options: DrawOptions,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Names of the runs, with commas between; by default their folders'."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")] = None,
 ) -> Result:
     """Draw the exact match of several runs against length in one figure.
@@ -46,7 +50,7 @@ def curves(
     from abc_calib.files import runs_root
     from abc_calib.reporting.of_runs import curves as draw
 
-    paths = draw(runs, out or runs_root() / "figures", **options.model_dump())
+    paths = draw(runs, out or runs_root() / "figures", labels=labels, **options.model_dump())
     names = [str(path) for path in paths]
     return Result({"files": names}, names, [f"{len(runs)} runs in one figure"])
 

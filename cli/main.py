@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -10,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from abc_calib.errors import UsageError
+from abc_calib.config.options import as_typed, flag_of
+from abc_calib.errors import AbcError, Interrupted, OptionError, UsageError
 from cli import (
     calibrate,
     certify,
@@ -25,60 +27,73 @@ from cli import (
     sweep,
     train,
 )
-from cli.command import one_line
-from cli.console import say_error, typed
+from cli.console import typed
 
 
 class OneLine(TyperGroup):
-    """The group of commands; what its parser refuses is one line, as every other error is."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        parsed = super().get_command(ctx, cmd_name)
-        for parameter in parsed.get_params(ctx) if parsed else ():
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""  # a switch has no type
-        return parsed
+    """The group of commands; each error that is expected is one line on stderr."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         if not extra.get("standalone_mode", True):
             return super().main(*args, **extra)
         console.prepare()
         try:
-            with one_line():
-                check_text(*sys.argv[1:], os.environ.get("ABC_RUNS", ""))
-                code = super().main(*args, **{**extra, "standalone_mode": False})
-        except typer.Exit as leaving:
-            code = leaving.exit_code
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+            sys.stdout.flush()
         except Exception as error:
-            message = getattr(error, "format_message", None)
+            message, code = expected(error)
             if message is None:
                 raise
-            code = _refuse(error, message())
-        if (lost := console.flush()) and not code:
-            code = say_error(lost, 1)
+            closed(error)
+            if message:
+                console.say_error(message)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def check_text(*words: str) -> None:
-    """Raise ``UsageError`` for a word whose bytes are not text, as the system encodes it."""
-    for word in words:
-        try:
-            word.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"{typed(word)} is not UTF-8: write names in that encoding") from None
+def expected(error: Exception) -> tuple[str | None, int]:
+    """Return what to say of an error, and the exit code; None for a defect."""
+    if isinstance(error, OptionError):
+        return f"{flag_of(error.option)} {typed(as_typed(error.value))}: {error.rule}", 2
+    if isinstance(error, AbcError):
+        is_usage, was_stopped = isinstance(error, UsageError), isinstance(error, Interrupted)
+        return str(error), 2 if is_usage else 130 if was_stopped else 1
+    if isinstance(error, typer.Abort):
+        return "stopped", 130
+    if hasattr(error, "format_message"):  # what Typer's parser refuses
+        return refused(error), 2
+    if isinstance(error, OSError):
+        return unusable(error), 1
+    if isinstance(error, EOFError | UnicodeError):
+        return f"{error}: a file or the input ends too early, or is not UTF-8", 1
+    if isinstance(error, MemoryError) or re.search("(out of|allocate) memory", str(error)):
+        return "out of memory: give shorter lengths, fewer samples or smaller batches", 1
+    plugins = sys.modules.get("abc_calib.plugins")
+    return (plugins.blamed(error) if plugins else "") or None, 1
 
 
-def _refuse(error: Any, message: str) -> int:
-    """What Typer's parser does not take, in a line; the help where nothing was asked."""
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context else "abc COMMAND"
+def refused(error: Any) -> str:
+    """Return what Typer says in a line; nothing where it has shown the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
-        return 2
-    message = message.removesuffix(".").replace("\n", " ")
-    if not re.search(r"[Dd]id you mean|\bchoose\b", message):
-        message += f": {path} --help shows what there is"
-    return say_error(message[:1].lower() + message[1:], 2)
+        return ""
+    message = error.format_message().removesuffix(".").replace("\n", " ")
+    return message[:1].lower() + message[1:]
+
+
+def unusable(error: OSError) -> str:
+    """Return what to say of a file that could not be used; nothing of a reader that left."""
+    if error.filename is not None:
+        name = typed(os.fsdecode(error.filename))
+        return f"{name} cannot be used ({error.strerror}): name another file or folder"
+    if error.errno == errno.EPIPE:
+        return ""
+    return f"the output cannot be written ({error.strerror}): send it elsewhere"
+
+
+def closed(error: Exception) -> None:
+    """Close an output that cannot be written, or Python tries again when it ends."""
+    if isinstance(error, OSError) and error.filename is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 app = typer.Typer(
@@ -110,30 +125,34 @@ def _main(
     pass
 
 
-app.command("demo")(demo.demo)
-app.command("check-task")(runs.check_task)
-app.command("train")(train.train)
-app.command("calibrate")(calibrate.calibrate)
-app.command("retrain")(calibrate.retrain)
-app.command("eval")(evaluate.evaluate)
-app.command("stress")(evaluate.stress)
-app.command("certify")(certify.certify)
-app.command("verify")(certify.verify)
-app.command("repair")(certify.repair)
-app.command("prove")(certify.prove)
-app.command("predict")(evaluate.predict)
-app.command("heatmap")(figures.heatmap)
-app.command("curves")(figures.curves)
-app.command("report")(figures.report)
-app.command("export")(export.export)
-app.command("compile")(export.transducer)
-app.command("card")(export.card)
-app.command("sweep")(sweep.sweep)
-app.command("reproduce")(reproduce.reproduce)
-app.command("inspect")(inspect.inspect)
-app.command("diagnose")(inspect.diagnose)
-app.command("runs")(runs.runs)
-app.command("tasks")(runs.tasks)
+COMMANDS = {
+    "demo": demo.demo,
+    "check-task": runs.check_task,
+    "train": train.train,
+    "calibrate": calibrate.calibrate,
+    "retrain": calibrate.retrain,
+    "eval": evaluate.evaluate,
+    "stress": evaluate.stress,
+    "certify": certify.certify,
+    "verify": certify.verify,
+    "repair": certify.repair,
+    "prove": certify.prove,
+    "predict": evaluate.predict,
+    "heatmap": figures.heatmap,
+    "curves": figures.curves,
+    "report": figures.report,
+    "export": export.export,
+    "compile": export.transducer,
+    "card": export.card,
+    "sweep": sweep.sweep,
+    "reproduce": reproduce.reproduce,
+    "inspect": inspect.inspect,
+    "diagnose": inspect.diagnose,
+    "runs": runs.runs,
+    "tasks": runs.tasks,
+}
+for _name, _function in COMMANDS.items():
+    app.command(_name)(_function)
 
 if __name__ == "__main__":
     app()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abc_calib.config import DeviceOptions, LookOptions, ReproduceOptions, WorkOptions
+from abc_calib.config import LookOptions, WorkOptions
 from abc_calib.errors import UsageError
-from abc_calib.text import Table
-from cli.command import Jobs, command
-from cli.console import Result, Sentence, say, typed
+from cli.command import Device, Jobs, command
+from cli.console import Result, say
 from cli.sweep import jobs_progress
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ TARGET_HELP = (
     "figure7 or figure8, drawn of models made from nothing; attenders-table2, -table3, "
     "-table4, -table7, -table9 or -abc; location-table3, location-figure6 or location-figure8."
 )
-
 Rows = Annotated[
     list[str] | None,
     typer.Option(help="Run only this row, as the results name it; may be repeated."),
@@ -37,25 +36,32 @@ Tables = Annotated[
     Path | None, typer.Option(help="Folder of the tables; by default runs/reproduction.")
 ]
 Results = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --from-results, the folder of the results; by default reports/reproduction."
-    ),
+    Path | None, typer.Option(help="With --from-results, another folder than reports/reproduction.")
+]
+FromResults = Annotated[
+    bool, typer.Option("--from-results", help="Train nothing: show the committed results.")
+]
+Preset = Annotated[str, typer.Option(help="small (minutes a job on a CPU) or paper.")]
+Seeds = Annotated[
+    int | None,
+    typer.Option(min=1, max=10**6, help="Of every row; by default 1 to 5, as the target says."),
 ]
 
 
-@command(loads="")
+@command(threads=None)
 def reproduce(
     target: Annotated[str, typer.Argument(help=TARGET_HELP)],
-    options: ReproduceOptions,
     work: WorkOptions,
-    machine: DeviceOptions,
     look: LookOptions,
+    preset: Preset = "small",
+    seeds: Seeds = None,
+    from_results: FromResults = False,
     row: Rows = None,
     task: Tasks = None,
     out: Tables = None,
     jobs: Jobs = None,
     results: Results = None,
+    device: Device = "auto",
 ) -> Result:
     """The papers' tables and figures: their numbers next to the median and minimum of ours.
 
@@ -73,109 +79,88 @@ def reproduce(
     from abc_calib.reproduction import chomsky
     from abc_calib.reproduction.pipeline import DRAWN
 
+    values = {"row": row, "task": task, "jobs": jobs, "seeds": seeds, "results": results}
+    values |= {"from-results": from_results, "preset": preset != "small", **work.chosen}
+    given = {f"--{name}" for name, value in values.items() if value}
+    folder = out if from_results else out or runs_root() / "reproduction"
+    if from_results:
+        refuse(given - {"--from-results", "--results", "--seeds"}, "--from-results")
+    elif results is not None:
+        raise UsageError("--results is the folder of --from-results: give both")
     if target in DRAWN:
-        chosen = {**machine.chosen, **work.chosen, **options.chosen}
-        if row or task or results or chosen:
-            raise UsageError(f"abc reproduce {target} takes --jobs, --out, --width and --font")
-        return _drawn(target, out, jobs, look)
-    if target == chomsky.NAME:
-        if look.chosen or task or work.chosen or "preset" in options.chosen:
-            raise UsageError(f"abc reproduce {target} takes --seeds, --row, --jobs and --out")
-        return _chomsky(options, row or (), out, jobs, results)
-    definition = reproduction.get_target(target)
-    failed, folder = False, out
-    if options.from_results:
-        forbidden = (*({*options.chosen} & {"preset"}), *work.chosen)
-        forbidden += tuple(n for n, v in (("row", row), ("task", task), ("jobs", jobs)) if v)
-        if forbidden:
-            flags = " and ".join(f"--{name.replace('_', '-')}" for name in forbidden)
-            raise UsageError(f"--from-results runs nothing: leave out {flags}")
+        refuse(given - {"--jobs"}, target)
+        return drawn_result(target, folder, jobs, look)
+    is_chomsky, failed = target == chomsky.NAME, False
+    if is_chomsky:
+        refuse(given & {"--task", "--preset", *(f"--{name}" for name in work.chosen)}, target)
+    definition = None if is_chomsky else reproduction.get_target(target)
+    if from_results:
         table = reproduction.load_results(target, results)
+    elif definition is None:
+        assert folder is not None
+        table = chomsky_table(folder, seeds, row or (), jobs)
+        failed = bool(table["error"].notna().any())
     else:
-        if results is not None:
-            raise UsageError(f"--results {typed(results)}: give --from-results with it")
-        folder = out or runs_root() / "reproduction"
-        how = {"preset": options.preset, "seeds": options.seeds, **work.model_dump()}
+        options: Any = {"preset": preset, "seeds": seeds, "rows": row or (), "tasks": task or ()}
+        options |= {"root": jobs, "device": device, **work.model_dump()}
         with jobs_progress() as on_change:
-            table, outcomes = reproduction.reproduce(
-                definition,
-                rows=row or (),
-                tasks=task or (),
-                root=jobs,
-                on_change=on_change,
-                device=machine.device,
-                **how,
-            )
+            table, outcomes = reproduction.reproduce(definition, on_change=on_change, **options)
         failed = any(outcome.state == "failed" for outcome in outcomes)
     with font(look.font):
         width = look.inches if "width" in look.chosen else None
-        report = reproduction.make_report(definition, table, options.seeds, width)
+        if definition is None:
+            report = chomsky.report(table)
+        else:
+            report = reproduction.make_report(definition, table, seeds, width)
         if folder is not None:
-            reproduction.write_report(report, None if options.from_results else table, folder)
+            reproduction.write_report(report, None if from_results else table, folder)
             say(f"written to {folder}")
-    return Result({"rows": report.records}, list(shown(report)), failed=failed)
+    return shown(report, failed)
 
 
-def _drawn(name: str, out: Path | None, jobs: Path | None, look: LookOptions) -> Result:
-    """A figure of one model, which is trained first."""
-    from abc_calib.files import make_folder, runs_root
+def refuse(given: set[str], target: str) -> None:
+    """``UsageError`` for options that a target, or another option, does not take."""
+    if given:
+        raise UsageError(f"{target} runs without {', '.join(sorted(given))}: leave it out")
+
+
+def drawn_result(name: str, folder: Path | None, jobs: Path | None, look: LookOptions) -> Result:
+    """Draw a figure of one model, which is trained first."""
+    from abc_calib.files import make_folder
     from abc_calib.reporting.style import font, save_figures
     from abc_calib.reproduction.pipeline import drawn
 
-    folder = out or runs_root() / "reproduction"
+    assert folder is not None
     make_folder(folder)
     with font(look.font):
-        paths = save_figures(drawn(name, jobs, **look.chosen), folder / name, ("pdf", "png"))
-    return Result({"files": [*map(str, paths)]}, [*map(str, paths)])
+        figure = drawn(name, jobs, **look.chosen)
+        names = [str(path) for path in save_figures(figure, folder / name, ("pdf", "png"))]
+    return Result({"files": names}, names)
 
 
-def _chomsky(
-    options: ReproduceOptions,
-    rows: Sequence[str],
-    out: Path | None,
-    jobs: Path | None,
-    results: Path | None,
-) -> Result:
-    """The same for the benchmark whose models are certified from nothing."""
+def chomsky_table(
+    folder: Path, seeds: int | None, rows: Sequence[str], jobs: Path | None
+) -> pd.DataFrame:
+    """Run the benchmark whose models are certified from nothing; keep each result at once."""
     from abc_calib import reproduction
-    from abc_calib.files import runs_root
     from abc_calib.reproduction import chomsky
-
-    def write(table: pd.DataFrame) -> Report:
-        current = chomsky.report(table)
-        if out is not None:
-            reproduction.write_report(current, None if options.from_results else table, out)
-        return current
 
     def on_row(row: dict[str, Any], table: pd.DataFrame) -> None:
         right = row["error"] or f"{row['outcome']}, {row['accuracy']:.1f} % right"
         say(f"{row['row']}, seed {row['seed']}: {right}")
-        write(table)
+        reproduction.write_report(chomsky.report(table), table, folder)
 
-    if options.from_results:
-        table = reproduction.load_results(chomsky.NAME, results)
-    else:
-        out = out or runs_root() / "reproduction"
-        exists = (out / f"{chomsky.NAME}-seeds.csv").exists()
-        finished = reproduction.load_results(chomsky.NAME, out) if exists else None
-        table = chomsky.reproduce(options.seeds, rows, jobs, finished, on_row)
-    report = write(table)
-    if out is not None:
-        say(f"written to {out}")
-    return Result(
-        {"rows": report.records}, [*shown(report)], failed=bool(table["error"].notna().any())
-    )
+    exists = (folder / f"{chomsky.NAME}-seeds.csv").exists()
+    finished = reproduction.load_results(chomsky.NAME, folder) if exists else None
+    return chomsky.reproduce(seeds, rows, jobs, finished, on_row)
 
 
-def shown(report: Report) -> Iterator[str | Table]:
-    """A report on the terminal: its tables, and how to read them."""
-    yield f"{report.title}\n"
-    for table in report.tables:
-        yield table
-        yield ""
-    for note in report.notes:
-        yield Sentence(note.replace("**", "").replace("`", ""))
-        yield ""
-    if report.incomplete:
-        yield "Not complete:"
-        yield from (f"- {line}" for line in report.incomplete)
+def shown(report: Report, failed: bool) -> Result:
+    """Return a report for the terminal: its tables, and how to read them."""
+    parts: list[Any] = [
+        report.title,
+        *report.tables,
+        *(re.sub("[*`]", "", note) for note in report.notes),
+    ]
+    missing = [f"not complete: {line}" for line in report.incomplete]
+    return Result({"rows": report.records}, [*parts, *missing], failed=failed)

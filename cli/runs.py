@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -22,7 +21,6 @@ from cli.console import Result, say, typed
 if TYPE_CHECKING:
     from abc_calib.runs import Run
 
-Row = dict[str, Any]
 Action = Annotated[
     list[str] | None,
     typer.Argument(
@@ -37,7 +35,8 @@ Sort = Annotated[
 ]
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
-SHOWN = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
+COLUMNS = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
+NUMBERS = COLUMNS[5:]
 
 
 @command(tables=True)
@@ -59,90 +58,89 @@ def runs(
     from tasks.base import unknown
 
     if action:
-        return _remove(action, yes)
-    rows = [_row(run) for run in list_runs(everything)]
-    names = {*TASKS, *FROM_FILES, *(row.get("task") for row in rows)}
+        return removed(action, yes)
+    records = [record_of(run) for run in list_runs(everything)]
+    names = {*TASKS, *FROM_FILES, *(record.get("task") for record in records)}
     if task is not None and task not in names:
         raise UsageError(unknown("task", task, TASKS))
-    rows = [r for r in rows if task in (None, r.get("task")) and stage in (None, r.get("stage"))]
+    records = [
+        record
+        for record in records
+        if task in (None, record.get("task")) and stage in (None, record.get("stage"))
+    ]
     if sort != "age":
-        name = sort.replace("-", "_")
-        rows.sort(key=lambda row: (row.get(name) is not None, row.get(name) or 0))
-    cells, caption = [*map(_cells, rows)], "Runs" if rows else ""
-    table = Table(SHOWN, cells, right=SHOWN[5:], caption=caption, label="tab:runs")
-    if rows:
-        return Result(rows, [replace(table, caption="")], table=table)
+        key = sort.replace("-", "_")
+        records.sort(key=lambda record: (record.get(key) is not None, record.get(key) or 0))
+    table = Table(COLUMNS, [*map(cells_of, records)], right=NUMBERS, label="tab:runs")
+    if records:
+        return Result(records, [table], table=table)
     which = "such " if task or stage else ""
     nothing = f"there is no {which}run in {runs_root()} yet: abc train successor"
-    return Result(rows, remarks=[nothing], table=table)
+    return Result(records, remarks=[nothing], table=table)
 
 
-def _row(run: Run) -> Row:
-    """A run as its JSON has it."""
-    row: Row = {"run": str(run)}
+def record_of(run: Run) -> dict[str, Any]:
+    """Return a run as its JSON has it."""
+    record: dict[str, Any] = {"run": str(run)}
     try:
         config = run.config
-        row |= {"task": config.task, "base": config.base, "stage": config.stage}
-        row |= {"scheme": config.model.label, "preset": config.preset}
-        row["seed"] = config.train.seed
+        record |= {"task": config.task, "base": config.base, "stage": config.stage}
+        record |= {"scheme": config.model.label, "preset": config.preset}
+        record["seed"] = config.train.seed
         run.check(contents=False)
         result = run.result or {}
-        row["state"] = "trained" if result else "not finished"
-        row["held_out"] = result.get("validation_accuracy")
-        row["seconds"] = result.get("seconds")
+        record["state"] = "trained" if result else "not finished"
+        record["held_out"] = result.get("validation_accuracy")
+        record["seconds"] = result.get("seconds")
     except AbcError as error:
-        row["state"] = f"unreadable: {error}"
-    return row
+        record["state"] = f"unreadable: {error}"
+    return record
 
 
-def _cells(row: Row) -> list[object]:
+def cells_of(record: dict[str, Any]) -> list[object]:
     """Return the same for people: where it lies under the root, and what is wrong with it."""
     from abc_calib.files import runs_root
 
-    path, root = Path(row["run"]), runs_root()
+    path, root = Path(record["run"]), runs_root()
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-    state, _, reason = row["state"].partition(":")
-    held_out, seconds, base = row.get("held_out"), row.get("seconds"), row.get("base")
+    state = record["state"]
+    held_out, seconds, base = map(record.get, ("held_out", "seconds", "base"))
     return [
-        f"{name} ({row['state']})" if reason else name,
-        f"{row.get('task') or ''}{'' if base in (None, 10) else f', base {base}'}",
-        *map(row.get, ("stage", "scheme", "preset", "seed")),
-        state if held_out is None else f"{held_out:.2f} %",
+        f"{name} ({state})" if state.startswith("unreadable") else name,
+        f"{record.get('task') or ''}{'' if base in (None, 10) else f', base {base}'}",
+        *map(record.get, ("stage", "scheme", "preset", "seed")),
+        state.partition(":")[0] if held_out is None else f"{held_out:.2f} %",
         None if seconds is None else f"{seconds:.0f}",
     ]
 
 
-def _remove(words: list[str], yes: bool) -> Result:
+def removed(words: list[str], yes: bool) -> Result:
     """Remove the named runs, all of them or none: whole ones in the folder of runs alone."""
     from abc_calib.files import runs_root
     from abc_calib.runs import folders
 
     verb, *names = words
     if verb != "rm" or not names:
-        raise UsageError(
-            f"abc runs {typed(verb)}: abc runs lists the runs, abc runs rm RUN removes some"
-        )
+        usage = "abc runs lists the runs, abc runs rm RUN removes some"
+        raise UsageError(f"abc runs {typed(verb)}: {usage}")
     root = runs_root().resolve()
-    removable = {Path(os.path.abspath(path)) for path in folders.by_age(jobs=True)}
+    removable = {path.absolute() for path in folders.by_age(jobs=True)}
     paths = list(dict.fromkeys(folders.find(Path(name)) for name in names))
     for path in paths:
-        if Path(os.path.abspath(path)) not in removable or path.is_symlink():
+        if path.absolute() not in removable or path.is_symlink():
             raise UsageError(f"{path} is not a run of its own in {root}: remove it yourself")
     if not yes:
         for path in paths:
             say(str(path))
-        try:
-            options = f"Remove {len(paths)} run{'s' * (len(paths) > 1)} for good?"
-            typer.confirm(options, abort=True, err=True)
-        except RuntimeError:  # standard input is closed
-            raise UsageError("no terminal to ask whether to remove them: add --yes") from None
+        typer.confirm(f"Remove these {len(paths)} for good?", abort=True, err=True)
     for path in paths:
         shutil.rmtree(path)
-    table = Table(("removed",), [[str(path)] for path in paths])
-    return Result([str(path) for path in paths], [f"removed {p}" for p in paths], table=table)
+    deleted = [str(path) for path in paths]
+    table = Table(("removed",), [[name] for name in deleted])
+    return Result(deleted, [f"removed {name}" for name in deleted], table=table)
 
 
-@command(loads="")
+@command(threads=None)
 def tasks() -> Result:
     """List the tasks, with a sample each.
 
@@ -162,7 +160,7 @@ def tasks() -> Result:
         Table(columns, [[*row.values()][1:] for row in records], title=group)
         for group, records in groupby(rows, key=itemgetter("group"))
     ]
-    return Result(rows, [part for table in tables for part in (table, "")][:-1])
+    return Result(rows, [part for table in tables for part in (table, "")])
 
 
 @command()

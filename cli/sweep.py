@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from abc_calib.config import DeviceOptions, WorkOptions
+from abc_calib.config import WorkOptions
 from abc_calib.errors import shortened
-from abc_calib.progress import bar, is_live
+from abc_calib.progress import bar
 from abc_calib.text import Table
-from cli.command import Jobs, command
+from cli.command import Device, Jobs, command
 from cli.console import Result, say
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from abc_calib.sweeps import Outcome, Progress
 
-File = Annotated[Path, typer.Argument(help="What to run: a TOML file.")]
 Results = Annotated[Path | None, typer.Option(help="The results; by default runs/FILE.csv.")]
 Check = Annotated[
     bool, typer.Option("--check", help="Check the file and list its jobs; run nothing.")
@@ -30,12 +29,12 @@ Check = Annotated[
 
 @command(tables=True)
 def sweep(
-    file: File,
+    file: Annotated[Path, typer.Argument(help="What to run: a TOML file.")],
     work: WorkOptions,
-    machine: DeviceOptions,
     out: Results = None,
     jobs: Jobs = None,
     check: Check = False,
+    device: Device = "auto",
 ) -> Result:
     """Run tasks x schemes x options x seeds: each job once, in parallel, resumable.
 
@@ -57,11 +56,7 @@ def sweep(
         [grid]                     # every value with every other
         decoder_layers = [1, 2, 3]
 
-        [[jobs]]                   # further ones, by name
-        task = "parity"
-        scheme = "none"
-        calibrate = false
-
+    Further jobs are tables [[jobs]] with a task and options of their own.
     Jobs that are complete are kept, begun ones go on: repeat the command after an interruption.
     With **--scheduler** they run on the workers of a Dask scheduler; with **--array** I/N only
     share I of N is run, and the results are those of all shares so far.
@@ -71,10 +66,8 @@ def sweep(
     """
     from abc_calib import sweeps
     from abc_calib.files import make_folder, runs_root
-    from abc_calib.nn.base import resolve_device
     from abc_calib.sweeps.results import check_writable
 
-    resolve_device(machine.device)
     path, root = out or runs_root() / f"{file.stem}.csv", jobs or sweeps.jobs_root()
     check_writable(path)
     all_jobs = sweeps.read_sweep(file)
@@ -84,70 +77,51 @@ def sweep(
         table = Table(("job",), [[key] for key in keys])
         return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
     make_folder(path.parent)
-    make_folder(root)
     with jobs_progress() as on_change:
-        how = {**work.model_dump(), "device": machine.device}
-        outcomes = sweeps.run_jobs(all_jobs, root, on_change=on_change, **how)
+        options = work.model_dump()
+        outcomes = sweeps.run_jobs(all_jobs, root, device=device, on_change=on_change, **options)
     results = sweeps.results_table(all_jobs, root, outcomes)
     sweeps.write_table(results, path)
-    every = sweeps.with_parents(all_jobs)
-    return report(outcomes, results, path, sum(job.complete(root) for job in every), len(every))
-
-
-SAME_IN_A_ROW = ("key", "seed", "calibrate_seed", "length", "accuracy")
-"""Columns of the results that do not say which configuration it was."""
-
-
-def medians(table: pd.DataFrame) -> Table:
-    """The medians over seeds of each configuration, a column for each length."""
-    rows = table.dropna(subset=["length", "accuracy"])
-    first = [name for name in ("task", "scheme", "attender", "stage", "set") if name in rows]
-    columns = [str(name) for name in rows]
-    ended = columns.index("steps_taken") if "steps_taken" in columns else len(columns)
-    options = [name for name in columns[:ended] if name not in (*first, *SAME_IN_A_ROW)]
-    by_stage = rows.groupby("stage")
-    names = first + [n for n in options if (by_stage[n].nunique(dropna=False) > 1).any()]
-    rows = rows.astype(dict.fromkeys(names, "object")).fillna(dict.fromkeys(names, ""))
-    cells = rows.astype({"length": int}).pivot_table(
-        index=names, columns="length", values="accuracy", aggfunc="median", sort=False
-    )
-    cells = cells[sorted(cells.columns)]
-    shown = [
-        [*map(str, name), *("" if value != value else f"{value:.2f}" for value in row)]
-        for name, row in zip(cells.index, cells.to_numpy(), strict=True)
-    ]
-    lengths = [*map(str, cells.columns)]
-    caption = f"Exact match in percent by length, medians over {rows['seed'].nunique()} seeds"
-    return Table([*names, *lengths], shown, right=lengths, caption=caption, label="tab:sweep")
-
-
-def report(
-    outcomes: list[Outcome], table: pd.DataFrame, path: Path, complete: int, total: int
-) -> Result:
-    """How the jobs ended, how many of all shares are complete, and medians of the results."""
-    states = {
+    keys_of = {
         state: [outcome.job.key for outcome in outcomes if outcome.state == state]
         for state in ("failed", "blocked", "missing")
     }
-    counts = [f"{complete} of {total} jobs complete"]
-    counts += [f"{len(keys)} {state}" for state, keys in states.items() if keys]
-    measured = "accuracy" in table and table["accuracy"].notna().any()
+    every = sweeps.with_parents(all_jobs)
+    complete = sum(job.complete(root) for job in every)
+    counts = [f"{len(keys)} {state}" for state, keys in keys_of.items() if keys]
     return Result(
-        {"results": str(path), "complete": complete, **states, "rows": len(table)},
+        {"results": str(path), "complete": complete, **keys_of, "rows": len(results)},
         [str(path)],
-        [", ".join(counts)],
-        medians(table) if measured else None,
-        failed=bool(states["failed"]),
+        [", ".join([f"{complete} of {len(every)} jobs complete", *counts])],
+        medians(results),
+        failed=bool(keys_of["failed"]),
     )
 
 
-WORDS = {
-    "kept": "complete already",
-    "done": "done",
-    "failed": "FAILED",
-    "blocked": "left out",
-    "missing": "not started",
-}
+FIRST = ("task", "scheme", "attender", "stage", "set")
+"""Columns that name a row of the medians, next to options that differ."""
+
+
+def medians(table: pd.DataFrame) -> Table | None:
+    """Return the medians over seeds of each configuration, a column for each length."""
+    if "accuracy" not in table or table["accuracy"].isna().all():
+        return None
+    rows = table.dropna(subset=["length", "accuracy"]).astype({"length": int})
+    names = [str(name) for name in rows.columns]
+    names = names[: names.index("steps_taken")] if "steps_taken" in names else names
+    same = ("key", "seed", "calibrate_seed", "length", "accuracy", *FIRST)
+    by_stage = rows.groupby("stage")
+    differ = [n for n in names if n not in same and by_stage[n].nunique(dropna=False).max() > 1]
+    index = [*(name for name in FIRST if name in rows), *differ]
+    rows = rows.astype(dict.fromkeys(index, "object")).fillna(dict.fromkeys(index, ""))
+    cells = rows.pivot_table(
+        index=index, columns="length", values="accuracy", aggfunc="median", sort=False
+    ).sort_index(axis=1)
+    caption = f"Exact match in percent by length, medians over {rows['seed'].nunique()} seeds"
+    lengths = [str(length) for length in cells.columns]
+    texts = cells.map("{:.2f}".format, na_action="ignore").fillna("").reset_index()
+    records = [[str(cell) for cell in row] for row in texts.to_numpy().tolist()]
+    return Table([*index, *lengths], records, right=lengths, caption=caption, label="tab:sweep")
 
 
 @contextmanager
@@ -156,17 +130,13 @@ def jobs_progress() -> Iterator[Callable[[Progress, Outcome | None], None]]:
     with bar("jobs", None, "jobs") as update:
 
         def on_change(progress: Progress, outcome: Outcome | None) -> None:
-            last = [f"{job.job.task}: {job.last_line}" for job in progress.running[-1:]]
-            if outcome is not None and outcome.state in ("failed", "blocked") and is_live():
-                say(in_words(outcome))
-            note = in_words(outcome) if outcome is not None else shortened(" ".join(last))
+            note = shortened(
+                " ".join(f"{x.job.task}: {x.last_line}" for x in progress.running[-1:])
+            )
+            if outcome is not None:
+                note = f"{outcome.job.key}: {outcome.state} {outcome.reason}"
+                if outcome.state in ("failed", "blocked"):
+                    say(note)
             update(len(progress.outcomes), progress.total, note, outcome is not None)
 
         yield on_change
-
-
-def in_words(outcome: Outcome) -> str:
-    """Say how a job has ended."""
-    time = f" after {outcome.seconds:.0f} s" if outcome.state == "done" else ""
-    reason = f": {outcome.reason}" if outcome.reason else ""
-    return f"{outcome.job.key}: {WORDS[outcome.state]}{time}{reason}"

@@ -6,58 +6,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from abc_calib.config import (
-    MODEL_OPTIONS,
-    DeviceOptions,
-    RecipeOptions,
-    TaskOptions,
-    ThreadOptions,
-    TrackOptions,
-    TrainOptions,
-)
-from abc_calib.config.training import TRAINING
+from abc_calib.config import MODEL_OPTIONS, RecipeOptions, TaskOptions, TrainOptions
 from abc_calib.errors import UsageError
-from cli.command import Out, command
+from cli.command import Device, Out, Track, command
 from cli.completion import run_names, task_names
 from cli.console import Result
 
 if TYPE_CHECKING:
     from abc_calib.runs import Run
 
+Task = Annotated[
+    str | None,
+    typer.Argument(help="The task: see abc tasks. Not with --resume.", autocompletion=task_names),
+]
+Finetune = Annotated[
+    str | None,
+    typer.Option(
+        help="Start from the weights of this run, with its model.", autocompletion=run_names
+    ),
+]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        help="Go on with this interrupted run; no other options.", autocompletion=run_names
+    ),
+]
 
-@command(
-    TaskOptions,
-    RecipeOptions,
-    TrainOptions,
-    *MODEL_OPTIONS.values(),
-    DeviceOptions,
-    ThreadOptions,
-    TrackOptions,
-)
+
+@command(TaskOptions, RecipeOptions, TrainOptions, *MODEL_OPTIONS.values())
 def train(
-    task: Annotated[
-        str | None,
-        typer.Argument(
-            help="The task: see abc tasks. Not with --resume.", autocompletion=task_names
-        ),
-    ] = None,
-    finetune: Annotated[
-        str | None,
-        typer.Option(
-            help="Start from the weights of this run, with its model.",
-            rich_help_panel=TRAINING,
-            autocompletion=run_names,
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            help="Go on with this interrupted run; no other options.",
-            rich_help_panel=TRAINING,
-            autocompletion=run_names,
-        ),
-    ] = None,
+    task: Task = None,
+    finetune: Finetune = None,
+    resume: Resume = None,
     out: Out = None,
+    device: Device = "auto",
+    track: Track = None,
     **keywords: Any,
 ) -> Result:
     """Train a model on short problems until it interpolates.
@@ -70,35 +53,31 @@ def train(
     if (task is None) == (resume is None):
         raise UsageError("name a task (abc tasks lists them), or a run to --resume")
     if task is not None:
-        return trained(stages.train(task, finetune=finetune, out=out, **keywords))
-    if finetune or out or keywords.keys() - {"device", "track"}:
+        work: Any = {"out": out, "device": device, "track": track, "finetune": finetune}
+        return trained(stages.train(task, **work, **keywords))
+    if finetune or out or keywords:
         raise UsageError("--resume goes on as the run began: leave out the other options")
-    return trained(stages.resume(resume, **keywords))
-
-
-ENDED = "every window is right by 3 logits or more (--no-stop-early goes on)"
+    return trained(stages.resume(resume, device=device, track=track))
 
 
 def trained(run: Run, *remarks: str) -> Result:
-    """How a training ended, what comes next, and what else is to be said."""
-    result = run.result
+    """Report how a training ended, what comes next, and ``remarks``."""
+    result, stage, over = run.result, run.config.stage, run.history()[-1].get("over")
     assert result is not None
     ended = (
         f"{run}: {result['validation_accuracy']} % of {result['validation_samples']} held-out "
         f"problems of {run.config.train.length} {run.task.unit} after {result['steps']} steps, "
         f"{result['seconds']:.0f} s"
     )
-    over = run.history()[-1].get("over")
     if over == "lines":
         then = "its lines decide what is written; next: abc calibrate"
     elif not result["interpolated"]:
         then = "it has not interpolated: try another --seed, or more --steps"
-    elif run.fresh_model().no_lines:
-        then = "next: abc eval"
-    elif run.config.stage == "vanilla":
+    elif stage == "vanilla" and not run.fresh_model().no_lines:
         then = "next: abc calibrate --dirs diag,anti,vert"
     else:
-        then = "next: abc eval --max-len 50"
+        then = "next: abc eval --max-len 50" if stage == "calibrated" else "next: abc eval"
     if over == "windows":
-        remarks = (f"ended before step {run.config.train.steps:,}: {ENDED}", *remarks)
+        why = "every window is right by 3 logits or more (--no-stop-early goes on)"
+        remarks = (f"ended before step {run.config.train.steps:,}: {why}", *remarks)
     return Result({"run": str(run), **result}, remarks=[ended, *remarks, then])

@@ -6,13 +6,17 @@ A test fails where it is stale.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
 
 import abc_calib
 from abc_calib import config
 from abc_calib.calibration.fits import FITS, Fit
-from abc_calib.config.options import Options, allowed, as_typed, field_meta, values_of
+from abc_calib.config.options import FLAGS, Options, as_typed, values_of
 from abc_calib.data import DATA, Data
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import MODELS
@@ -60,17 +64,10 @@ GROUPS: list[type[Options]] = [
     config.EvaluateOptions,
     config.StressOptions,
     config.CertifyOptions,
-    config.ProveOptions,
     config.LookOptions,
     config.DrawOptions,
     config.FigureOptions,
-    config.CurveOptions,
-    config.DemoOptions,
-    config.ReproduceOptions,
     config.WorkOptions,
-    config.DeviceOptions,
-    config.ThreadOptions,
-    config.TrackOptions,
 ]
 
 
@@ -155,6 +152,41 @@ def entry(kind: type, name: str = "", note: str = "") -> str:
     return "\n\n".join([*parts, "\n".join(lines)]).rstrip()
 
 
+def allowed(field: FieldInfo) -> str:
+    """What a field takes, as words: ``give a whole number from 1 to 64``."""
+    annotation: Any = Annotated[field.annotation, field]
+    schema = TypeAdapter(annotation).json_schema()
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    kind = next((kind for kind in kinds if kind.get("type") == "array"), kinds[0])
+    several = "items" in kind
+    kind = kind.get("items", kind)
+    if "enum" in kind:
+        *others, last = map(str, kind["enum"])
+        several_of, link = ("among ", "and") if several else ("", "or")
+        return f"choose {several_of}{', '.join(others)} {link} {last}"
+    if kind.get("type") == "boolean":
+        return "give true or false"
+    if number := {"integer": "whole number", "number": "number"}.get(kind.get("type", "")):
+        return f"give {f'{number}s' if several else f'a {number}'}{_bounds(kind)}"
+    least, longest = kind.get("minLength", 0), kind.get("maxLength")
+    sizes = f" of {least} to {longest} characters" if longest else ""
+    return ("give words" if several else "give a word") + sizes
+
+
+def _bounds(kind: Mapping[str, Any]) -> str:
+    """`` from 1 to 64``: the bounds of a number's JSON schema."""
+    names = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+    least, above, most, below = (
+        f"{kind[n]:,}".removesuffix(".0") if n in kind else "" for n in names
+    )
+    upper = f"below {below}" if below else most if least else f"at most {most}" if most else ""
+    if least:
+        return f" from {least} to {upper}" if upper else f" of {least} or more"
+    if above:
+        return f" above {above} and {upper}" if upper else f" above {above}"
+    return f" of {upper}" if most else f" {upper}".rstrip()
+
+
 def table(group: type[Options]) -> str:
     """The options of a group: name, type, default, bounds, help."""
     rows = []
@@ -166,10 +198,10 @@ def table(group: type[Options]) -> str:
         listed = "tuple" in str(field.annotation)
         kind = ("int" if name == "lengths" else values_of(field)) + (", ..." if listed else "")
         default = "–" if field.default in (None, "") else f"`{as_typed(field.default)}`"
-        flag = field_meta(field, "flag")
+        flag = FLAGS.get(name)
         said = " ".join(filter(None, [
             (field.description or "As above.").translate(ESCAPED),
-            f"On the command line `{flag}`." if flag else "",
+            f"On the command line `--{flag}`." if flag else "",
         ]))  # fmt: skip
         bounds = allowed(field).removeprefix("give ").removeprefix("choose ")
         bounds = bounds.removesuffix(" of at most 200 characters")

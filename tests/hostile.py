@@ -16,9 +16,31 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter
 
-from abc_calib.config import MODEL_OPTIONS, RecurrentOptions
+from abc_calib.config import MODEL_OPTIONS, Options, RecurrentOptions
+from abc_calib.config.options import flag_of, values_of
 from cli.main import app
-from cli.options import Flag as Named
+
+
+@dataclass(frozen=True)
+class Named:
+    """A field of a group, which is an option of a command."""
+
+    kind: type[Options]
+    name: str
+
+    @property
+    def field(self) -> Any:
+        return self.kind.model_fields[self.name]
+
+    @property
+    def flag(self) -> str:
+        return flag_of(self.name)
+
+
+def named(command: Any) -> dict[str, Named]:
+    """The options of a command that are fields of groups, the first group's of each name."""
+    groups = getattr(command.callback, "groups", ())
+    return {n: Named(kind, n) for kind in reversed(groups) for n in kind.model_fields}
 
 
 @dataclass(frozen=True)
@@ -171,11 +193,10 @@ def of_commands() -> Iterator[Case]:
     """Every parameter of every command, and words that no command knows."""
     group: Any = typer.main.get_command(app)
     for name, command in group.commands.items():
-        fields = getattr(command.callback, "options", {})
-        by_name = {option.name: option for option in fields.values()}
+        fields = named(command)
         mine: list[Case] = []
         for parameter in command.params:
-            mine += of_parameter(name, parameter, by_name.get(parameter.name))
+            mine += of_parameter(name, parameter, fields.get(parameter.name))
         yield from mine
         yield from of_unknown(name)
         if name == "train":
@@ -188,7 +209,7 @@ def of_sizes(fields: dict[str, Named]) -> Iterator[Case]:
     """All sizes of a training at their largest but one: more than any machine has."""
     for kind, group in MODEL_OPTIONS.items():
         mine = [o for o in fields.values() if o.kind is group or o.name in ("batch", "width")]
-        sizes = [o for o in mine if o.type is int and o.name != "attention_window"]
+        sizes = [o for o in mine if values_of(o.field) == "int" and o.name != "attention_window"]
         for left_out in sizes:
             pairs = [(o.flag, schema_of(o)["maximum"]) for o in sizes if o is not left_out]
             words = (f"{flag}={value}" for flag, value in pairs)

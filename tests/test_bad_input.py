@@ -46,7 +46,7 @@ abc train successor --sampling odd => --sampling odd: choose uniform, balanced, 
 abc train successor --format wide => --format wide: choose free, aligned, hints or
 abc train successor --format fixed:5 => an operand of 6 digits does not fit 5: use the
 abc train addition --format aligned,fixed:5 => an operand of 6 digits does not fit 5: use the
-abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': give a whole
+abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': input sho
 abc train addition --attention-window 1 => --attention-window 1: the operands of addition in format
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
 abc train successor --cross-scheme learned => no such option: --cross-scheme
@@ -57,23 +57,23 @@ abc train copy --model gru --optimizer muon => --optimizer muon: this model take
 abc train => name a task (abc tasks lists them), or a run to --resume
 abc train successor --resume x => name a task (abc tasks lists them), or a run to --res
 abc calibrate --fit magic => unknown fit 'magic': choose one of nnls, mean, rows
-abc calibrate --threshold 2 => --threshold 2: give a number above 0 and at most 1
+abc calibrate --threshold 2 => --threshold 2.0: input should be less than or equal to 1
 abc calibrate --average sum => --average sum: only the fit mean averages along lines: leave it
 abc calibrate --attention raw => --attention raw: only the fit mean averages along lines: leave it
 abc calibrate --fit mean --average sum --anchors segment => --average sum: sums are along lines from
-abc calibrate --fit mean --threshold cross=4,cross=1 => --threshold cross=4,cross=1: cross is named
-abc calibrate --fit mean --threshold up=1 => --threshold up=1: unknown site 'up': choose among enc
-abc calibrate --fit mean --threshold self=1 => --threshold self=1: cross is not named; name self, cr
-abc calibrate --fit mean --threshold cross=1_0,self=1 => --threshold cross=1_0,self=1: give a number
+abc calibrate --fit mean --threshold cross=4,cross=1 => --threshold cross=4,cross=1: a site is named
+abc calibrate --fit mean --threshold up=1 => --threshold up: input should be 'encoder', 's
+abc calibrate --fit mean --threshold self=1 => --threshold self=1.0: cross is not named; name self
+abc calibrate --fit mean --threshold cross=1_0,self=1 => : give a number
 abc calibrate --fit mean --dirs cross=anti => --dirs cross=anti: self is not named; name self, cross
-abc calibrate --fit mean --dirs self=up,cross=anti => --dirs self=up,cross=anti: choose among diag,
+abc calibrate --fit mean --dirs self=up,cross=anti => --dirs up: input should be 'diag', 'anti'
 abc calibrate --sites self --dirs anti => there is no line in these directions at these
 abc calibrate successor-calibrated-seed0-1 => is calibrated already: name the run it came from,
 abc predict '' => '' is not a source of successor: write digits 0-9, as in '123'
 abc predict 12a => 'a' is not a digit of base 10: successor takes digits 0-9, as in '123'
 abc predict 7 --run nowhere => there is no run nowhere: abc runs lists them
-abc heatmap --format gif => --format gif: choose among pdf, svg and png
-abc heatmap --sites nose => --sites nose: choose among encoder, self and cross
+abc heatmap --format gif => --format gif: input should be 'pdf', 'svg' or 'png'
+abc heatmap --sites nose => --sites nose: input should be 'encoder', 'self' or 'cross'
 abc heatmap --sites encoder => has no encoder-attention: choose self, cross
 abc demo walk => unknown task 'walk': choose one of successor, addition, subtraction, mul
 abc train successor --workers 2 => no such option: --workers
@@ -84,21 +84,21 @@ abc train --resume successor-vanilla-seed0-1 => there is nothing to resume
 abc retrain successor-vanilla-seed0-1 => is not calibrated: abc calibrate
 abc retrain => is trained already: calibrate again for another one
 abc reproduce tabel1 => did you mean table1?
-abc reproduce table1 --budget -1 => above 0
-abc reproduce table1 --results . => --results .: give --from-results with it
-abc reproduce table1 --from-results --budget 3 => leave out --budget
+abc reproduce table1 --budget -1 => --budget -1: input should be greater than 0
+abc reproduce table1 --results . => --results is the folder of --from-results: give both
+abc reproduce table1 --from-results --budget 3 => --from-results runs without --budget: leave it out
 abc reproduce table1 --row xpe => no row 'xpe' here
 abc certify successor-calibrated-seed0-1 --run x => --run x: a run is named already; leave one out
 abc eval successor-calibrated-seed0-1 --stress => option '--stress' requires an argument
 abc certify --out x => --out x: it names the run that --hf makes
-abc train lookup --tables 1 => --tables 1: give a whole number from 2 to 1,000
+abc train lookup --tables 1 => --tables 1: input should be greater than or equal to 2
 abc train lookup --model gru --attender two_step => unknown attender 'two_step'
 abc train lookup --model gru --backbone big => unknown backbone 'big': choose one of ray_chowdhury
 abc train lookup --model gru --width 7 => width 7 and d_head 128: choose even numbers
 abc train lookup --model gru --heads 2 => an option of transformer and decoder, not of
 abc train lookup --model lstm => unknown model 'lstm': choose transformer or decoder or gru
 abc train lookup --epochs 3 => epochs are for recurrent models
-abc heatmap --digits 501 => --digits 501: give a whole number from 1 to 500
+abc heatmap --digits 501 => --digits 501: input should be less than or equal to 500
 abc heatmap --input 12 --panel bias => --panel bias: one source has attention alone
 abc heatmap --width wide => give column, page, neurips
 abc trainn => no such command 'trainn'. Did you mean 'train', 'retrain'?
@@ -179,7 +179,7 @@ def test_what_the_memory_does_not_hold_is_refused(tiny, refused, monkeypatch):
         (20, 1, f"predict {'9' * 100_000}", "a source of 100002 tokens needs about"),
         # a vanilla model keeps a matrix of weights, where a calibrated one follows its lines
         (27, 1, f"predict {'9' * 3000} --show --run {VANILLA}", "a source of 3002 tokens needs"),
-        (30, 2, "eval --lengths 3,10000", f"--lengths 3,10000: {need}"),
+        (30, 2, "eval --lengths 3,10000", f"--lengths 10000: {need}"),
         (30, 2, "eval --lengths 10000 --samples 10000", f"--samples 10000: {need}"),
         (30, 2, "eval --max-len 10000", f"--max-len 10000: {need}"),
         (30, 2, "stress --samples 1000000", "1000000 samples of 50 digits need about 3.5 GiB"),
@@ -212,7 +212,7 @@ def test_running_out_of_memory_all_the_same_is_told(tiny, refused, monkeypatch):
     for failure in (MemoryError(), RuntimeError(told)):
         monkeypatch.setattr(evaluation, "exact_matches", Mock(side_effect=failure))
         line = refused(1, "eval", "--lengths", 3, "--quiet")
-        assert line == "out of memory with --lengths 3: give less"
+        assert line == "out of memory: give shorter lengths, fewer samples or smaller batches"
 
 
 def test_ctrl_c_stops_with_its_own_code_and_a_defect_has_its_traceback(tiny, refused, monkeypatch):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from pydantic import ValidationError
 
 import abc_calib
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import (
     FORMAT_VERSION,
-    MODEL_OPTIONS,
     PRESETS,
     RETRAIN,
     CalibrationOptions,
@@ -25,10 +26,11 @@ from abc_calib.config import (
     load_config,
     take,
 )
-from abc_calib.config.options import values_of
 from abc_calib.errors import AbcError, OptionError, UsageError
-from cli.options import flags_of
+from abc_calib.runs import Run
+from cli.main import app
 
+ROOT = Path(__file__).parent.parent
 STUB = Path(abc_calib.__file__).with_suffix(".pyi")
 
 
@@ -47,14 +49,17 @@ def test_options_are_frozen_and_know_their_names(kind):
 
 def test_a_value_out_of_range_is_named_with_the_rule():
     for kind, name, value, rule in (
-        (TransformerOptions, "heads", 0, "give a whole number from 1 to 256"),
-        (TransformerOptions, "dropout", 1.0, "give a number from 0 to below 1"),
-        (TransformerOptions, "feedforward", "wide", "give a whole number from 1 to 65,536"),
-        (TrainOptions, "batch", 2.5, "give a whole number from 1 to 1,000,000"),
-        (TrainOptions, "learning_rate", 0, "give a number above 0 and at most 1,000"),
-        (TrainOptions, "seed", -1, "give a whole number from 0 to 9,223,372,036,854,775,807"),
-        (CalibrationOptions, "off_line_bias", 0, "give a number from -100,000,000 to below 0"),
-        (CalibrationOptions, "layer", "middle", "choose own, first or last"),
+        (TransformerOptions, "heads", 0, "input should be greater than or equal to 1"),
+        (TransformerOptions, "dropout", 1.0, "input should be less than 1"),
+        (TransformerOptions, "feedforward", "wide", "input should be a valid integer"),
+        (TransformerOptions, "heads", "1_0", "give a number"),
+        (TransformerOptions, "heads", True, "give a number"),
+        (TrainOptions, "batch", 2.5, "input should be a valid integer"),
+        (TrainOptions, "learning_rate", 0, "input should be greater than 0"),
+        (TrainOptions, "learning_rate", "nan", "input should be a finite number"),
+        (TrainOptions, "seed", -1, "input should be greater than or equal to 0"),
+        (CalibrationOptions, "off_line_bias", 0, "input should be less than 0"),
+        (CalibrationOptions, "layer", "middle", "input should be 'own', 'first' or 'last'"),
         (EvaluateOptions, "greedy", "often", "give true or false"),
     ):
         with pytest.raises(UsageError, match=f"^{name} = {value!r}: {rule}"):
@@ -62,16 +67,21 @@ def test_a_value_out_of_range_is_named_with_the_rule():
 
 
 WRONG: list[tuple[str, tuple[object, ...], dict[str, object], str]] = [
-    ("heatmap", (None, "figures"), {"format": 3}, "format = 3: choose among pdf"),
-    ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: choose among"),
-    ("evaluate", (), {"lengths": 3}, "lengths = 3: give whole numbers from 1 to"),
+    ("heatmap", (None, "figures"), {"format": 3}, "format = 3: input should be a valid tuple"),
+    ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: input should be 'pdf'"),
+    ("evaluate", (), {"lengths": 3}, "lengths = 3: input should be a valid tuple"),
     ("evaluate", (), {"stpes": 3}, "unknown option 'stpes' of options: choose among max_len"),
     ("train", (3,), {}, "3 is not a task: give its name"),
     ("train", ("addition",), {"stpes": 20}, "unknown option 'stpes': choose among"),
-    ("train", ("addition",), {"steps": 0}, "steps = 0: give a whole number from 1 to"),
-    ("train", ("addition",), {"epochs": "x"}, "epochs = 'x': give a whole number from 1"),
+    ("train", ("addition",), {"steps": 0}, "steps = 0: input should be greater than or equal to 1"),
+    ("train", ("addition",), {"epochs": "x"}, "epochs = 'x': input should be a valid integer"),
     ("train", ("addition",), {"embedding": 8}, "embedding = 8: an option of gru, not of transf"),
-    ("check_task", ("addition",), {"base": 1}, "base = 1: give a whole number from 2 to 36"),
+    (
+        "check_task",
+        ("addition",),
+        {"base": 1},
+        "base = 1: input should be greater than or equal to 2",
+    ),
 ]
 
 
@@ -125,6 +135,17 @@ def test_options_that_went_are_dropped_where_they_were_unset(make_config, tmp_pa
         load_config(path)
 
 
+def test_a_saved_model_of_an_earlier_version_is_opened_unless_its_sites_differ():
+    """Committed models have ``own_schemes`` without a value; with one they would be others."""
+    run = Run.open(ROOT / "reports" / "zoo" / "addition")
+    model = run.load_model()
+    saved = json.loads((run.path / "model" / "config.json").read_text())
+    assert "own_schemes" in saved and saved["own_schemes"] is None
+    with pytest.raises(UsageError, match="position schemes of their own: train again"):
+        type(model).from_hub_config(saved | {"own_schemes": {"cross": "t5"}})
+    assert type(model).from_hub_config(saved).lines == model.lines
+
+
 def test_the_papers_preset_is_the_papers_model():
     model, *_ = PRESETS["paper"]
     assert (model.encoder_layers, model.decoder_layers, model.heads) == (0, 3, 8)
@@ -144,16 +165,15 @@ def test_lists_are_words_with_commas_each_once_and_not_none():
 
 
 def test_options_that_two_kinds_share_are_one_with_both_defaults():
-    options = flags_of(TrainOptions, *MODEL_OPTIONS.values())
-    assert options["width"].help == "Model width; by default 64 (gru: 128)."
-    assert options["attention_window"].flag == "--attention-window"
-    assert options["length"].flag == "--digits"
-    assert options["stop_early"].type is bool
-    assert values_of(options["schedule"].field) == "cosine|plateau"
-    kept = {"seed": "as in the first training"}
-    again = flags_of(RETRAIN, without=("length",), defaults=kept)
-    assert "length" not in again
-    assert again["steps"].default == "2000"
+    commands: Any = typer.main.get_command(app)
+    options = {p.name: p for p in commands.commands["train"].params}
+    assert options["width"].help == "Model width; by default 64, gru: 128."
+    assert options["attention_window"].opts == ["--attention-window"]
+    assert options["length"].opts == ["--digits"]
+    assert options["stop_early"].secondary_opts == ["--no-stop-early"]
+    assert options["schedule"].metavar == "<cosine|plateau>"
+    again = {p.name: p for p in commands.commands["calibrate"].params}
+    assert again["steps"].help == "Most optimiser steps; by default 2000."
     assert again["seed"].help.endswith("; by default as in the first training.")
 
 

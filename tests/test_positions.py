@@ -318,19 +318,22 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("rpe:clip=0", "scheme 'rpe:clip=0': clip = '0': give a whole number of 1 or more"),
+        (
+            "rpe:clip=0",
+            "scheme 'rpe:clip=0': clip = '0': input should be greater than or equal to 1",
+        ),
         ("rpe:clip", "'clip' is not an option; options, once each: clip=..."),
         ("rpe:values=often", "values = 'often': give true or false"),
-        ("randomized:max=1", "max = '1': give a whole number of 2 or more"),
-        ("alibi:cross=up", "cross = 'up': choose start or end"),
+        ("randomized:max=1", "max = '1': input should be greater than or equal to 2"),
+        ("alibi:cross=up", "cross = 'up': input should be 'start' or 'end'"),
         ("t5:buckets=7", "buckets = '7': .*multiple of 2"),
         ("t5:buckets=8,distance=4", "distance = 4 must be more than half of buckets = 8"),
         ("abacus:size=5,offset=4", "moves places beyond size = 5"),
-        ("abacus:offset=-1", "give a whole number of 0 or more"),
-        ("fire:threshold=nan", "give a number"),
-        ("fire:hidden=0", "from 1 to 4,096"),
-        ("coupled:size=1", "2 or more"),
-        ("coupled:rows=three", "choose none, operands, first, second or own"),
+        ("abacus:offset=-1", "greater than or equal to 0"),
+        ("fire:threshold=nan", "a finite number"),
+        ("fire:hidden=0", "greater than or equal to 1"),
+        ("coupled:size=1", "greater than or equal to 2"),
+        ("coupled:rows=three", "input should be 'none', 'operands', 'first', 'second' or 'own'"),
     ],
 )
 def test_a_bad_scheme_is_refused(given, message):

@@ -44,7 +44,7 @@ def test_a_cell_stays_one_cell(text):
 def test_tables_and_remarks_show_markup_and_escapes(capsys):
     console.show(Table(["name"], [[ODD]]))
     console.say(ODD)
-    console.tell(ODD)
+    console.show(ODD)
     said = capsys.readouterr()
     for text in (said.out, said.err):
         assert "[red]" in text and "\\x1b[31m" in text.replace("\n", "")

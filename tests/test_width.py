@@ -69,7 +69,7 @@ def test_sentences_are_broken_in_a_terminal_alone_and_never_within_a_word():
     for is_terminal in (False, True):
         file: Any = io.StringIO()
         made = Console(file=file, width=40, force_terminal=is_terminal, _environ={})
-        console.print_line(text, made)
+        console.show(text, made)
         lines = file.getvalue().splitlines()
         assert lines == [text] or is_terminal
     assert "8" * 100 in [line.strip() for line in lines]
@@ -91,7 +91,7 @@ def test_no_table_is_wider_than_the_terminal_and_nothing_of_it_is_lost(rows, wid
     file: Any = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(console, "out", Console(width=width, file=file))
-        console.show_table(Table(columns, rows, {"seconds"}, title))
+        console.show(Table(columns, rows, {"seconds"}, title))
     lines = file.getvalue().splitlines()
     assert max(map(cell_len, lines), default=0) <= width
     missing = letters(*map("".join, rows), title) - letters(*lines)

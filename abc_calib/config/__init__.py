@@ -3,22 +3,14 @@
 from abc_calib.config.calibration import CalibrationOptions
 from abc_calib.config.commands import (
     CertifyOptions,
-    CurveOptions,
-    DemoOptions,
-    DeviceOptions,
     DrawOptions,
     EvaluateOptions,
-    ExportOptions,
     FigureOptions,
     LookOptions,
-    ProveOptions,
     RecipeOptions,
-    ReproduceOptions,
     RetrainedOptions,
     StressOptions,
     TaskOptions,
-    ThreadOptions,
-    TrackOptions,
     WorkOptions,
 )
 from abc_calib.config.foreign import AdoptOptions, ForeignOptions

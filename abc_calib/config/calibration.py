@@ -17,8 +17,7 @@ Threshold = Annotated[float, Field(ge=-(10**6), le=10**6)]
 class CalibrationOptions(Options):
     """How lines are found. See ``abc_calib.calibration``.
 
-    None is what the fit does by itself: each fit has these options with its own defaults
-    (``abc_calib.calibration.fits``).
+    None: as the fit does by itself (``abc_calib.calibration.fits``).
     """
 
     group_title: ClassVar[str] = "a calibration"

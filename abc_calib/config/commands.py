@@ -7,54 +7,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    Field,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    field_validator,
-)
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from abc_calib.config.options import Options, Word, csv_field, option
 from abc_calib.config.training import TASK, TRAINING
 from abc_calib.errors import UsageError
-from abc_calib.tracking import Known, not_installed
 
 LONGEST = 10**7
 MOST_SAMPLES = 10**7
 MOST_MINUTES = 10**6
 LARGEST_SEED = 2**63 - 1
-DENSE = (
-    "Compute every row through all layers; by default rows that read the same are computed once."
-)
-
+DENSE = "Compute every row through all layers, equal ones again."
 SIZE = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})")
 
 
 def _size(value: Any, whole: ValidatorFunctionWrapHandler) -> int | tuple[int, int]:
-    """A length, or digits and rows."""
+    """A length, or digits and rows: ``20x15`` as a pair."""
+    if isinstance(value, str) and (size := SIZE.fullmatch(value)):
+        return int(size[1]), int(size[2])
     if isinstance(value, tuple) and len(value) == 2:
         return whole(value[0]), whole(value[1])
     return whole(value)
 
 
-def _by_rows(value: Any) -> Any:
-    """``20x15`` as a pair."""
-    size = SIZE.fullmatch(value) if isinstance(value, str) else None
-    return (int(size[1]), int(size[2])) if size else value
-
-
 Lengths = tuple[Annotated[int, Field(ge=1, le=LONGEST)], ...]
 Sizes = tuple[Annotated[int, Field(ge=1, le=LONGEST), WrapValidator(_size)], ...]
-
-
-def _text_of(table: str) -> str:
-    """The text of a file; of what is a text already, itself."""
-    if "\n" in table:
-        return table
-    try:
-        return Path(table).read_text()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{table} cannot be read ({error}): give a CSV file") from None
 
 
 class TaskOptions(Options):
@@ -77,10 +54,8 @@ class TaskOptions(Options):
         None,
         "automaton: s3, s5, a5, parity, even_pairs, cycle:K, arithmetic_mod:K; both it and "
         "power: mod:K.",
-        flag="name",
         max_length=40,
     )
-
     rule: str | None = option(
         None,
         "tape: a cellular automaton's number, or a Turing machine such as 1RB1LB_1LA1RZ.",
@@ -90,8 +65,13 @@ class TaskOptions(Options):
     @property
     def of_the_task(self) -> dict[str, int | str | None]:
         """What goes to ``tasks.get_task``; a run keeps the text of a table."""
+        table = self.table
+        if table is not None and "\n" not in table:
+            try:
+                table = Path(table).read_text()
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{table} cannot be read ({error}): give a CSV file") from None
         data = None if self.data is None else str(Path(self.data).resolve())
-        table = None if self.table is None else _text_of(self.table)
         named = {"table": table, "machine": self.machine, "rule": self.rule}
         return {"tables": self.tables, "seed": self.tables_seed, "data": data, **named}
 
@@ -119,50 +99,15 @@ class RetrainedOptions(Options):
     scheme: Word = option("none", "Positions of the retrained model.")
 
 
-class DeviceOptions(Options):
-    """Where the model is computed."""
-
-    device: Literal["auto", "cpu", "cuda", "mps"] = option("auto", "Where the model is computed.")
-
-
-class ThreadOptions(Options):
-    """How many threads torch may use."""
-
-    threads: int | None = option(
-        None,
-        "Threads that torch may use; by default one, for eval and stress as many as are free.",
-        ge=1,
-        le=256,
-    )
-
-
-class TrackOptions(Options):
-    """Where the progress of a training is sent. A run's configuration does not contain it."""
-
-    track: Known | None = option(
-        None, "Also send the rows of history.jsonl to this tracker.", panel=TRAINING
-    )
-
-    @field_validator("track")
-    @classmethod
-    def _installed(cls, value: Known | None) -> Known | None:
-        if value is not None and (why := not_installed(value)):
-            raise ValueError(why)
-        return value
-
-
 class EvaluateOptions(Options):
     """Which problems a model is evaluated on."""
 
     max_len: int = option(50, "Every length from 1 to this.", ge=1, le=10**5)
     lengths: Sizes | None = option(
-        None,
-        "These lengths instead, as in 6,10,100; 20x15: digits and rows.",
-        min_length=1,
-        examples=["6,10,100"],
+        None, "These lengths instead, as in 6,10,100; 20x15: digits and rows.", min_length=1
     )
     operands: Lengths | None = option(
-        None, "Sums: the numbers of operands, as in 3,10,100.", min_length=1, examples=["3,10,100"]
+        None, "Sums: the numbers of operands, as in 3,10,100.", min_length=1
     )
     samples: int | None = option(
         None,
@@ -178,8 +123,7 @@ class EvaluateOptions(Options):
     greedy: bool = option(False, "Decode, instead of one pass over the right output.")
     dense: bool = option(False, DENSE)
 
-    _sizes = csv_field("lengths", each=_by_rows)
-    _several = csv_field("operands")
+    _several = csv_field("lengths", "operands")
 
     def sizes(self, otherwise: Sequence[int]) -> tuple[int | tuple[int, int], ...]:
         """The lengths that are asked for, with each number of operands."""
@@ -197,34 +141,16 @@ class EvaluateOptions(Options):
         """
         if self.set:
             return (self.set,)
-        is_fixed = (
-            "test" in tests and self.lengths is None and "max_len" not in self.model_fields_set
-        )
+        is_fixed = "test" in tests and self.model_fields_set.isdisjoint(("lengths", "max_len"))
         first = "test" if is_fixed else "random"
         return (first, self.stress) if self.stress else (first,)
-
-
-class ExportOptions(Options):
-    """What is exported."""
-
-    lengths: Sizes | None = option(
-        None,
-        "Lengths of the problems, as in 6,50; by default the training length and 50.",
-        min_length=1,
-        examples=["6,50"],
-    )
-
-    _sizes = csv_field("lengths", each=_by_rows)
 
 
 class StressOptions(Options):
     """How hard to look for inputs that fail."""
 
     lengths: Lengths | None = option(
-        None,
-        "Digits; by default the training length, one more, and 50.",
-        min_length=1,
-        examples=["6,10,100"],
+        None, "Digits, as in 6,50; by default the training length, one more, and 50.", min_length=1
     )
     samples: int = option(100, "Problems of each family and length.", ge=1, le=MOST_SAMPLES)
     search: int = option(
@@ -242,32 +168,6 @@ class CertifyOptions(Options):
     minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
 
 
-class ProveOptions(Options):
-    """Which models are made and certified."""
-
-    seeds: int = option(1, "Number of seeds, in order.", ge=1, le=10**6)
-    seed: int = option(0, "The first seed.", ge=0, le=LARGEST_SEED)
-    minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
-
-
-class DemoOptions(Options):
-    """Which model the demo makes, and what it evaluates."""
-
-    base: int | None = option(None, "Base of the digits, 2 to 36.", panel=TASK, ge=2, le=36)
-    seed: int = option(0, "Seed of the weights, the data and the split.", ge=0, le=LARGEST_SEED)
-    lengths: Lengths | None = option(
-        None, "Lengths to evaluate, as in 6,50,1000.", min_length=1, examples=["6,50,1000"]
-    )
-    samples: int | None = option(
-        None,
-        "Samples per length; by default 10,000 up to 50 digits, 1,000 beyond.",
-        ge=1,
-        le=MOST_SAMPLES,
-    )
-
-    _several = csv_field("lengths")
-
-
 WIDTHS = {"column": 3.25, "page": 6.75, "neurips": 5.5, "icml": 6.75, "iclr": 5.5, "acl": 6.3}
 """Inches: of a column and a page of two columns, and of the text in styles of conferences."""
 
@@ -281,9 +181,7 @@ class LookOptions(Options):
         "or inches from 1.5 to 30.",
     )
     font: Literal["serif", "sans", "latex"] = option(
-        "serif",
-        "Times, a sans serif, or the upright Computer Modern of LaTeX, which is not run: what its "
-        "file lacks, such as a minus, is from Times.",
+        "serif", "Times, a sans serif, or the upright Computer Modern of LaTeX."
     )
 
     @field_validator("width")
@@ -330,16 +228,6 @@ class FigureOptions(DrawOptions):
     _sites = csv_field("sites")
 
 
-class CurveOptions(DrawOptions):
-    """What a figure of several runs says."""
-
-    labels: tuple[Word, ...] | None = option(
-        None, "Names of the runs in the figure, in their order; by default their folders'."
-    )
-
-    _labels = csv_field("labels")
-
-
 class WorkOptions(Options):
     """How many trainings run at once, and how long."""
 
@@ -349,26 +237,21 @@ class WorkOptions(Options):
     budget: float | None = option(
         None, "Minutes after which no further job is started.", gt=0, le=MOST_MINUTES
     )
-
-    scheduler: Word | None = option(
-        None, "Run the jobs on the workers of a Dask scheduler: its address, tcp://HOST:8786."
+    scheduler: str | None = option(
+        None,
+        "Run the jobs on the workers of a Dask scheduler: its address, tcp://HOST:8786.",
+        pattern=r"^[^\s\x00-\x1f]+:[0-9]{1,5}$",
+        max_length=200,
     )
-    array: Word | None = option(
-        None, "Run only share I of N of the jobs: I/N, in the job array of a batch system."
+    array: str | None = option(
+        None,
+        "Run only share I of N of the jobs: I/N, in the job array of a batch system.",
+        pattern="^[0-9]{1,7}/[0-9]{1,7}$",
     )
-
-    @field_validator("scheduler")
-    @classmethod
-    def _an_address(cls, address: str | None) -> str | None:
-        if address is not None and not re.fullmatch(r"[^\s\x00-\x1f]+:[0-9]{1,5}", address):
-            raise ValueError("give an address, such as tcp://HOST:8786")
-        return address
 
     @field_validator("array")
     @classmethod
     def _a_share(cls, share: str | None) -> str | None:
-        if share is not None and not re.fullmatch("[0-9]{1,7}/[0-9]{1,7}", share):
-            raise ValueError("give I/N, such as 2/8")
         number, of = map(int, (share or "1/1").split("/"))
         if not 1 <= number <= of:
             raise ValueError(f"I goes from 1 to N, which is {of}")
@@ -379,13 +262,3 @@ class WorkOptions(Options):
         """The number of the share, and how many there are."""
         number, _, of = (self.array or "").partition("/")
         return (int(number), int(of)) if self.array else None
-
-
-class ReproduceOptions(Options):
-    """How much of a paper's table is run."""
-
-    preset: Word = option("small", "small (minutes a job on a CPU) or paper.")
-    seeds: int | None = option(
-        None, "Seeds of every row; by default 1 to 5, as the target says.", ge=1, le=10**6
-    )
-    from_results: bool = option(False, "Train nothing: show the committed results.")

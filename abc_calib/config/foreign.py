@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar
-
-from pydantic import field_validator
 
 from abc_calib.config.model import ModelOptions
 from abc_calib.config.options import Options, Word, option
@@ -43,6 +40,7 @@ class ForeignOptions(ModelOptions):
 
 FOREIGN = "A model of transformers"
 """A panel of the help."""
+RANGE = "^[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})?$"
 
 
 class AdoptOptions(Options):
@@ -71,34 +69,30 @@ class AdoptOptions(Options):
     )
     task: Word | None = option(None, "The task that the pairs have to follow, such as addition.")
     fit_lengths: str | None = option(
-        None, "Lengths on which lines are tried out, as in 1-4; two thirds by default."
+        None,
+        "Lengths on which lines are tried out, as in 1-4; two thirds by default.",
+        pattern=RANGE,
     )
     check_lengths: str | None = option(
-        None, "Lengths on which they are judged, as in 5-6; the others by default."
+        None,
+        "Longer ones on which they are judged, as in 5-6; the others by default.",
+        pattern=RANGE,
     )
 
-    @field_validator("fit_lengths", "check_lengths")
-    @classmethod
-    def _a_range(cls, lengths: str | None) -> str | None:
-        if lengths is None:
-            return None
-        match = re.fullmatch(r"([1-9][0-9]{0,3})(-([1-9][0-9]{0,3}))?", lengths)
-        if not match or int(match[3] or match[1]) < int(match[1]):
-            raise ValueError("give lengths as in 1-4, the smaller first")
-        return lengths
-
-    def check(self) -> bool:
+    @property
+    def is_given(self) -> bool:
         """Is a model named? ``UsageError`` for options that do not go together."""
         names = {name for name, value in self if value is not None}
-        if not names:
-            return False
-        if missing := [name for name in ("hf", "data", "delimiters") if name not in names]:
+        missing = [name for name in ("hf", "data", "delimiters") if name not in names]
+        if names and missing:
             raise UsageError(f"--{missing[0]} is missing: give --hf, --data and --delimiters")
-        if len(names & {"fit_lengths", "check_lengths"}) == 1:
+        fit, check = self.fit_lengths, self.check_lengths
+        if (fit is None) != (check is None):
             raise UsageError("--fit-lengths and --check-lengths go together: give both or none")
-        fit, check = (text or "1" for text in (self.fit_lengths, self.check_lengths))
-        if self.fit_lengths and int(check.split("-")[0]) <= int(fit.split("-")[-1]):
-            raise UsageError(
-                f"--check-lengths {check}: give longer ones than --fit-lengths, which are {fit}"
-            )
-        return True
+        if fit and check:
+            bounds = [int(number) for text in (fit, check) for number in text.split("-")]
+            if bounds != sorted(bounds) or int(fit.split("-")[-1]) >= int(check.split("-")[0]):
+                raise UsageError(
+                    f"--fit-lengths {fit}, --check-lengths {check}: give them as in 1-4 and 5-6"
+                )
+        return bool(names)

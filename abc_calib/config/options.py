@@ -1,36 +1,26 @@
 """What an option is: a field with its type, bounds, default, help and panel, declared once.
 
-The flags of commands (``cli.options``), the keywords in Python, the names in TOML sweeps and what
+The flags of commands (``cli.command``), the keywords in Python, the names in TOML sweeps and what
 is refused are all derived from the fields.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from abc_calib.errors import OptionError, UsageError, shortened
 
 Word = Annotated[str, Field(min_length=1, max_length=200)]
-SITES = ("encoder", "self", "cross")
-PLAIN = {
-    int: re.compile(r"[+-]?\d+", re.ASCII),
-    float: re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE),
-}
-"""Numbers in ordinary notation."""
+FLAGS = {"length": "digits", "machine": "name"}
+"""The flags of fields that are not called as their fields are."""
+ODD = re.compile("_|True|False")
+"""What Python takes for a part of a number, and a person does not."""
 
 
 class Options(BaseModel):
@@ -49,50 +39,23 @@ class Options(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _plain_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """No ``1_000``, no digits of other scripts, no ``True`` for a number, no 0 for False."""
-        kinds = set(_leaves(cls.model_fields[info.field_name or ""].annotation)) - {type(None)}
-        if kinds == {bool} and not (isinstance(value, bool | None) or value in ("true", "false")):
-            raise PydanticCustomError("plain_bool", "neither true nor false")
-        if kinds & {int, float} and not kinds & {str, bool}:
-            plain = PLAIN[float if float in kinds else int]
-            values = [*value.values()] if isinstance(value, dict) else value
-            for number in values if isinstance(values, list | tuple) else [values]:
-                text = isinstance(number, str) and not plain.fullmatch(number.strip(" \t\n"))
-                if text or isinstance(number, bool):
-                    raise PydanticCustomError("plain_number", "no plain number")
+    def _plain(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse ``1_000`` and ``True`` for a number, and 0 for False."""
+        kinds = leaves(cls.model_fields[info.field_name or ""].annotation)
+        if kinds - {type(None)} == {bool} and value not in (True, False, None, "true", "false"):
+            raise PydanticCustomError("bool", "give true or false")
+        if kinds & {int, float} and not kinds & {str, bool} and ODD.search(str(value)):
+            raise PydanticCustomError("number", "give a number")
         return value
 
 
-def _leaves(annotation: Any) -> Iterator[Any]:
-    """The plain types that an annotation is made of."""
-    members = get_args(annotation)
-    for member in members:
-        yield from _leaves(member)
-    if not members:
-        yield annotation
-
-
-def option(
-    default: Any,
-    help: str,
-    *,
-    panel: str | None = None,
-    flag: str = "",
-    **bounds: Any,
-) -> Any:
-    """A field of ``Options``.
-
-    ``flag``: its name on the command line, where that is not the field's. ``panel``: where the help
-    shows it, by default its group's.
-    """
-    return Field(
-        default, description=help, json_schema_extra={"panel": panel, "flag": flag}, **bounds
-    )
+def option(default: Any, help: str, *, panel: str | None = None, **bounds: Any) -> Any:
+    """Declare a field of ``Options``; ``panel`` of the help: by default its group's."""
+    return Field(default, description=help, json_schema_extra={"panel": panel}, **bounds)
 
 
 def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> Any:
-    """A validator of fields with several values: ``"6,10"`` or a list, each value kept once.
+    """Validate fields with several values: ``"6,10"`` or a list, each value kept once.
 
     ``each``: what is made of a value first.
     """
@@ -100,62 +63,61 @@ def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> 
     def once_each(value: Any) -> Any:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")]
-        plain = isinstance(value, list | tuple) and all(
-            isinstance(x, str | int | tuple) for x in value
+        is_plain = isinstance(value, list | tuple) and all(
+            isinstance(part, str | int | tuple) for part in value
         )
-        return tuple(dict.fromkeys(map(each, value))) if plain else value
+        return tuple(dict.fromkeys(map(each, value))) if is_plain else value
 
     return field_validator(*names, mode="before")(once_each)
 
 
 def by_site(*names: str, each: Callable[[str], Any] = lambda value: value) -> Any:
-    """A validator of fields that may have a value for each site, as in ``cross=4.5,self=0.87``.
+    """Validate fields that may have a value for each site, as in ``cross=4.5,self=0.87``.
 
     ``each``: what is made of a value.
     """
 
     def split(value: Any) -> Any:
-        if isinstance(value, str) and "=" in value:
-            pairs = [part.split("=", 1) for part in value.split(",")]
-            sites = [pair[0].strip() for pair in pairs]
-            twice = next((site for site in sites if sites.count(site) > 1), None)
-            if twice is not None:
-                raise ValueError(f"{twice} is named twice: name each site once")
-            value = {site: each(pair[-1].strip()) for site, pair in zip(sites, pairs, strict=True)}
-        if isinstance(value, dict) and (unknown := [site for site in value if site not in SITES]):
-            raise ValueError(f"unknown site {unknown[0]!r}: choose among {', '.join(SITES)}")
-        return value
+        if not isinstance(value, str) or "=" not in value:
+            return value
+        pairs = [part.partition("=") for part in value.split(",")]
+        sites = [site.strip() for site, _, _ in pairs]
+        if len({*sites}) < len(sites):
+            raise ValueError("a site is named twice: name each once")
+        return {site: each(text.strip()) for site, (*_, text) in zip(sites, pairs, strict=True)}
 
     return field_validator(*names, mode="before")(split)
 
 
-def field_meta(field: FieldInfo, name: str) -> str | None:
-    """Return ``flag`` or ``panel`` of a field."""
-    extra: Any = field.json_schema_extra
-    return extra.get(name) if isinstance(extra, dict) else None
-
-
-def flag_of(name: str, field: FieldInfo) -> str:
+def flag_of(name: str) -> str:
     """Return the name of a field on the command line."""
-    return f"--{(field_meta(field, 'flag') or name).replace('_', '-')}"
+    return f"--{FLAGS.get(name, name).replace('_', '-')}"
 
 
-def type_of(field: FieldInfo) -> type:
-    """Return ``bool``, ``int``, ``float`` or ``str``: a list is typed with commas between."""
-    members = get_args(field.annotation) or (field.annotation,)
-    several = {get_origin(kind) for kind in (field.annotation, *members)} & {tuple, dict}
-    return next((k for k in (bool, int, float) if k in members and not several), str)
+def panel_of(field: FieldInfo) -> str | None:
+    """Return the panel of the help that a field names, if it does."""
+    extra: Any = field.json_schema_extra
+    return extra.get("panel") if isinstance(extra, dict) else None
+
+
+def leaves(annotation: Any) -> set[Any]:
+    """Return the plain types and choices that an annotation is made of."""
+    members = get_args(annotation)
+    return set().union(*map(leaves, members)) if members else {annotation}
 
 
 def values_of(field: FieldInfo) -> str:
-    """Return the values that a field takes: ``int``, or ``cosine|plateau``."""
+    """Return the values that a field takes: ``int``, ``bool``, ``str`` or ``cosine|plateau``."""
     members = [field.annotation, *get_args(field.annotation)]
     choices = next((get_args(kind) for kind in members if get_origin(kind) is Literal), None)
-    return "|".join(choices) if choices else type_of(field).__name__
+    plain = (kind.__name__ for kind in (bool, int, float) if kind in members)
+    return "|".join(choices) if choices else next(plain, "str")
 
 
 def as_typed(value: object) -> str:
     """Return a value as it would be typed on the command line."""
+    if isinstance(value, dict):  # by site
+        return ",".join(f"{site}={as_typed(x).replace(',', '+')}" for site, x in value.items())
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
@@ -193,60 +155,13 @@ def refuse_unknown(keywords: Mapping[str, Any], *kinds: type[Options]) -> None:
 
 
 def refusal(kind: type[Options], error: ValidationError) -> UsageError:
-    """The first problem of a validation: what was given, and what is allowed."""
-    first = error.errors()[0]
+    """Return the first problem of a validation, in a line: what was given, and what is allowed."""
+    first = max(error.errors(), key=lambda problem: len(problem["loc"]))  # a union has several
     path = [str(part) for part in first["loc"]]
-    reason = str(first.get("ctx", {}).get("error", "")) if first["type"] == "value_error" else ""
-    if first["type"] == "extra_forbidden" and len(path) > 1:
-        name = shortened(".".join(path))
-        return UsageError(
-            f"unknown option {name!r} of {kind.group_title}: this version has none such"
-        )
-    field = kind.model_fields.get(path[0]) if path else None
-    if field is None and reason:
-        return UsageError(reason)
-    if field is None:
-        name = shortened(".".join(path))
-        return UsageError(
-            f"unknown option {name!r} of {kind.group_title}: choose among "
-            f"{', '.join(kind.model_fields)}"
-        )
-    if first["type"] == "missing":
-        return UsageError(f"{path[0]} is missing: {allowed(field)}")
-    return OptionError(path[0], first.get("input"), reason or allowed(field))
-
-
-def allowed(field: FieldInfo) -> str:
-    """What a field takes, as words: ``give a whole number from 1 to 64``."""
-    annotation: Any = Annotated[field.annotation, field]
-    schema = TypeAdapter(annotation).json_schema()
-    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
-    kind = next((kind for kind in kinds if kind.get("type") == "array"), kinds[0])
-    several = "items" in kind
-    kind = kind.get("items", kind)
-    if "enum" in kind:
-        *others, last = map(str, kind["enum"])
-        several_of, link = ("among ", "and") if several else ("", "or")
-        return f"choose {several_of}{', '.join(others)} {link} {last}"
-    if kind.get("type") == "boolean":
-        return "give true or false"
-    if number := {"integer": "whole number", "number": "number"}.get(kind.get("type", "")):
-        example = f", as in {field.examples[0]}" if field.examples else ""
-        return f"give {f'{number}s' if several else f'a {number}'}{_bounds(kind)}{example}"
-    least, longest = kind.get("minLength", 0), kind.get("maxLength")
-    sizes = f" of {least} to {longest} characters" if longest else ""
-    return ("give words" if several else "give a word") + sizes
-
-
-def _bounds(kind: Mapping[str, Any]) -> str:
-    """`` from 1 to 64``: the bounds of a number's JSON schema."""
-    names = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
-    least, above, most, below = (
-        f"{kind[n]:,}".removesuffix(".0") if n in kind else "" for n in names
-    )
-    upper = f"below {below}" if below else most if least else f"at most {most}" if most else ""
-    if least:
-        return f" from {least} to {upper}" if upper else f" of {least} or more"
-    if above:
-        return f" above {above} and {upper}" if upper else f" above {above}"
-    return f" of {upper}" if most else f" {upper}".rstrip()
+    name, rule = shortened(".".join(path)), first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        choices = f": choose among {', '.join(kind.model_fields)}" if len(path) == 1 else ""
+        return UsageError(f"unknown option {name!r} of {kind.group_title}{choices}")
+    if not path or first["type"] == "missing":
+        return UsageError(f"{name} is missing" if path else rule)
+    return OptionError(path[0], first["input"], rule[:1].lower() + rule[1:])

@@ -51,7 +51,6 @@ class TrainOptions(Options):
         6,
         "Longest training operand; 6 by default (parity: 20).",
         panel=TASK,
-        flag="digits",
         ge=1,
         le=10**6,
     )
@@ -113,14 +112,7 @@ QUICK = TrainOptions(
     early_stop_after=1,
 )
 """A first training that is good enough to be calibrated."""
-QUICKLY = RETRAIN.model_copy(
-    update={
-        "optimizer": "muon",
-        "learning_rate": 4e-3,
-        "validate_every": 50,
-        "cooldown": 150,
-    }
-)
+QUICKLY = RETRAIN.model_copy(update={"optimizer": "muon", "validate_every": 50, "cooldown": 150})
 """Retraining that ends as soon as it is certain that the model is right."""
 
 SMALL = TransformerOptions(encoder_layers=1)

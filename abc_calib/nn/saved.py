@@ -138,7 +138,5 @@ def _check_beside(folder: Path, files: Mapping[str, Any]) -> None:
         if not isinstance(stored, dict):
             raise AbcError(f"{name} is not a table")
         for key in [*expected, *stored]:
-            if key == "own_schemes" and stored[key] is None:  # of versions that had them by site
-                continue
             if stored.get(key, missing) != expected.get(key, missing):
                 raise AbcError(f"{name} says another {key} than {folder.parent}/config.json")

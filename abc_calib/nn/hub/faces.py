@@ -75,11 +75,12 @@ class AttentionConfig(HubConfig):
 
 @strict
 class AbcConfig(AttentionConfig):
-    """Everything that shapes the Transformer."""
+    """Everything that shapes the Transformer; ``own_schemes`` is unset, and of the format."""
 
     model_type = "abc_transformer"
 
     encoder_layers: int = 0
+    own_schemes: dict[str, str] | None = None
     cyclic: int | None = None
     post_norm: bool | None = None
 

@@ -279,6 +279,7 @@ class Transformer(AlongLines):
             **({"post_norm": True} if self.scale != 1 else {}),
             "line_bias": self.lines.to_dict() if self.lines else None,
             **plugins.of_model(options.schemes),
+            **({} if self.stream else {"own_schemes": None}),  # of the format; always unset now
         }
 
     @classmethod

@@ -102,8 +102,7 @@ def _other(usual: Options, options: Options) -> dict[str, Any]:
 
 
 def _other_flags(usual: Options, options: Options) -> list[str]:
-    fields = type(options).model_fields
-    return [_flag(flag_of(name, fields[name]), x) for name, x in _other(usual, options).items()]
+    return [_flag(flag_of(name), x) for name, x in _other(usual, options).items()]
 
 
 def _flag(flag: str, value: Any) -> str:
