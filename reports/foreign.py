@@ -5,7 +5,7 @@
 makes the folder ``my-model``, for ``abc calibrate --hf``, and ``pairs.jsonl`` next to it. The loop
 knows nothing of this program: 50,000 pairs such as ``{"source": "123456+000789=", "target":
 "542421"}``, and a tokenizer of one token a character. Those pairs are written whose longer number
-begins with no zero. A training that was stopped goes on.
+begins with no zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from torch.nn.utils.rnn import pad_sequence
 
 transformers: Any = plain
-WORK = Path("runs/foreign")
 PAIRS, DIGITS, BATCH, STEPS, RATE = 50_000, 6, 128, 6000, 3e-3
 WIDTH, LAYERS, HEADS = 64, 3, 8
 SIZES = {"hidden_size": WIDTH, "intermediate_size": 4 * WIDTH}
@@ -99,76 +98,61 @@ def stock(name: str, words: int) -> Any:
     return getattr(transformers, kind).from_config(config)
 
 
-class Sums:
-    """The pairs as tensors, for a plain loop."""
-
-    def __init__(self, texts: dict[str, str], words: Any, stream: bool):
-        self.stream = stream
-        self.sources = words([*texts])["input_ids"]
-        targets = words([*texts.values()], add_special_tokens=False)["input_ids"]
-        self.targets = [[*target, 2] for target in targets]
-        self.widths = np.array([len(source.split("+")[0]) for source in texts])
-
-    def batch(self, rows: Any) -> dict[str, torch.Tensor]:
-        """What a model of transformers takes: ``labels`` are -100 where nothing counts."""
-        ids, labels = [], []
-        for row in rows:
-            source, target = self.sources[row], self.targets[row]
-            ids.append(torch.tensor(source + target if self.stream else source))
-            labels.append(torch.tensor([-100] * len(source) * self.stream + target))
-        mask = [torch.ones_like(one) for one in ids]
-        parts = {"input_ids": (ids, 0), "labels": (labels, -100), "attention_mask": (mask, 0)}
-        return {name: pad_sequence(rows, True, value) for name, (rows, value) in parts.items()}
+def batch_of(pairs: list[tuple[list[int], list[int]]], stream: bool) -> dict[str, torch.Tensor]:
+    """What a model of transformers takes: ``labels`` are -100 where nothing counts."""
+    ids, labels = [], []
+    for source, answer in pairs:
+        target = [*answer, 2]
+        ids.append(torch.tensor(source + target if stream else source))
+        labels.append(torch.tensor([-100] * len(source) * stream + target))
+    mask = [torch.ones_like(row) for row in ids]
+    parts = {"input_ids": (ids, 0), "labels": (labels, -100), "attention_mask": (mask, 0)}
+    return {name: pad_sequence(rows, True, value) for name, (rows, value) in parts.items()}
 
 
 @torch.no_grad()
-def right(model: Any, sums: Sums, rows: Any) -> float:
+def right(model: Any, batch: dict[str, torch.Tensor], stream: bool) -> float:
     """Exact match of held-out pairs, the right tokens before each given."""
-    model.eval()
-    batch = sums.batch(rows)
-    logits, labels = model(**batch).logits, batch["labels"]
-    if sums.stream:
+    logits, labels = model.eval()(**batch).logits, batch["labels"]
+    if stream:
         logits, labels = logits[:, :-1], labels[:, 1:]
     return float(((logits.argmax(-1) == labels) | (labels < 0)).all(1).float().mean())
 
 
-def train(name: str, texts: dict[str, str], saved: Path, out: Path) -> None:
+def train(name: str, texts: dict[str, str], out: Path) -> None:
     """Train a stock model until it is right on held-out pairs, or as long as it may."""
-    words = tokenizer(ends=name in ENCODERS)
+    stream = name not in ENCODERS
+    words = tokenizer(ends=not stream)
     torch.manual_seed(0)
     model = stock(name, len(words))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98))
-    state: dict[str, Any] = {"step": 0, "seconds": 0.0, "good": 0}
-    if saved.exists():
-        kept = torch.load(saved)
-        state = kept["state"]
-        model.load_state_dict(kept["model"])
-        optimizer.load_state_dict(kept["optimizer"])
-    sums = Sums(texts, words, stream=name not in ENCODERS)
-    order = np.random.default_rng(1).permutation(len(sums.sources))
-    held = order[sums.widths[order] == DIGITS][:1000]
+    sources = words([*texts])["input_ids"]
+    answers = words([*texts.values()], add_special_tokens=False)["input_ids"]
+    tokens = [*zip(sources, answers, strict=True)]
+    widths = np.array([len(source.split("+")[0]) for source in texts])
+    order = np.random.default_rng(1).permutation(len(texts))
+    held = order[widths[order] == DIGITS][:1000]
     known = np.setdiff1d(order, held)
-    by_width = [known[sums.widths[known] == width] for width in range(1, DIGITS + 1)]
-    begun = time.perf_counter() - state["seconds"]
-    while state["step"] < STEPS and state["good"] < 2:
-        step = state["step"]
+    by_width = [known[widths[known] == width] for width in range(1, DIGITS + 1)]
+    test, good, begun = batch_of([tokens[k] for k in held], stream), 0, time.perf_counter()
+    for step in range(STEPS):
         rate = RATE * min(1, (step + 1) / 100) * 0.5 * (1 + math.cos(math.pi * step / STEPS))
         for group in optimizer.param_groups:
             group["lr"] = rate
         rng = np.random.default_rng([2, step])
         rows = [rng.choice(by_width[width]) for width in rng.integers(0, DIGITS, BATCH)]
         optimizer.zero_grad()
-        model.train()(**sums.batch(rows)).loss.backward()
+        batch = batch_of([tokens[k] for k in rows], stream)
+        model.train()(**batch).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        state["step"] = step + 1
-        if state["step"] % 250 == 0:
-            state["accuracy"] = right(model, sums, held)
-            state["good"] = state["good"] + 1 if state["accuracy"] >= 0.999 else 0
-            state["seconds"] = round(time.perf_counter() - begun, 1)
-            print(name, state, flush=True)
-            parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save({**parts, "state": state}, saved)
+        if (step + 1) % 250 == 0:
+            accuracy = right(model, test, stream)
+            good = good + 1 if accuracy >= 0.999 else 0
+            seconds = round(time.perf_counter() - begun, 1)
+            print(f"{name}: step {step + 1}, {accuracy:.2%} right, {seconds} s", flush=True)
+            if good == 2:
+                break
     model.save_pretrained(out)
     words.save_pretrained(out)
 
@@ -180,10 +164,9 @@ def main() -> None:
     name, out = sys.argv[2], Path(sys.argv[3])
     if out.exists():
         raise SystemExit(f"{out} is there already: give another folder")
-    WORK.mkdir(parents=True, exist_ok=True)
     print(f"{name}: at most {STEPS:,} steps, until 99.9 % of held-out sums are right", flush=True)
     texts = pairs()
-    train(name, texts, WORK / f"{name}.pt", out)
+    train(name, texts, out)
     write_proper(texts, out.with_name("pairs.jsonl"))
 
 

@@ -74,20 +74,19 @@ def packed(run: Run, folder: Path) -> Run:
     assert lines is not None and rule is not None
     for name, content in (("lines", lines.to_dict()), ("rule", rule.as_dict())):
         (folder / f"{name}.json").write_text(json.dumps(content) + "\n")
-    carded(made)
+    write_card(made)
     (folder / "lock").unlink(missing_ok=True)
     return made
 
 
-def carded(run: Run) -> None:
-    """The model card, less the certificate, which is beside it."""
+def write_card(run: Run) -> None:
+    """Write the model card of a run of the zoo, which ``abc prove`` makes again."""
     with TemporaryDirectory() as place:
-        text = (card(run, Path(place) / "card") / "README.md").read_text().rsplit("\n# ", 1)[0]
-    made = f"is what `abc card zoo:{run.path.name} --out FOLDER` made"
-    text = text.replace("is this folder", made).replace("and below", "and `certificate.md`")
+        text = (card(run, Path(place) / "card") / "README.md").read_text()
     task, options = MODELS[run.path.name]
     flags = "".join(f" {TASK_FLAGS.get(k, f'--{k}')} {v}" for k, v in options.items())
-    text = re.sub("(?s)```sh\n.*?```", f"```sh\nabc prove {task}{flags}\n```", text)
+    command = f"```sh\nabc prove {task}{flags}\n```"
+    text = re.sub("(?s)```sh\n.*?```", command, text)
     (run.path / "README.md").write_text(text)
 
 

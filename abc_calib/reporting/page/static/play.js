@@ -37,11 +37,10 @@ class Player {
 
   chips() {
     const chip = (text, problem) => make("button", {type: "button", class: "chip", onclick: () => this.ask(problem())}, text);
-    const {spelling, unit, length, examples} = this.run, [far, nines] = spelling.widths ? [[20, 100, 500], 50] : [[10, 20, 40], 15];
+    const {spelling, unit, length, examples} = this.run, far = spelling.widths ? [20, 100, 500] : [10, 20, 40];
     const buttons = !spelling.digits
       ? examples.map((example) => chip(`${example.length} ${unit} ${example.good ? "✓" : "✗"}`, () => example.problem))
-      : [...[...new Set([length, ...far])].map((width) => chip(`random, ${width} ${unit}`, () => invented(spelling, width, false))),
-        chip(`${spelling.digits.at(-1).repeat(3)}…, ${nines} ${unit}`, () => invented(spelling, nines, true))];
+      : [...new Set([length, ...far])].map((width) => chip(`random, ${width} ${unit}`, () => invented(spelling, width)));
     return make("div", {class: "chips", role: "group", "aria-label": "Problems to try"}, buttons);
   }
 

@@ -91,15 +91,11 @@ function rightOutput(run, problem) {
   return [...rows.flatMap((row, number) => [...(number ? ["|"] : []), ...row.map((value) => run.symbols[value])]), "&"];
 }
 
-// A problem of some length: random digits, or the highest digit over and over (and one).
-function invented(spelling, length, nines) {
-  const top = spelling.digits.at(-1), any = () => spelling.digits[Math.floor(Math.random() * spelling.digits.length)];
-  const first = () => spelling.digits[1 + Math.floor(Math.random() * (spelling.digits.length - 1))];
-  const number = (width) => first() + Array.from({length: width - 1}, any).join("");
-  const widths = spelling.widths ?? Array(spelling.operands ?? 3).fill(null);
-  const full = widths.map((width) => width ?? length);
-  if (nines) return full.map((width, i) => (i ? (width === length ? spelling.digits[1] : top) : top.repeat(width))).join(spelling.operator ?? "");
-  const numbers = full.map(number);
+// A problem of some length: random digits, the first of a number not 0.
+function invented(spelling, length) {
+  const draw = (digits) => digits[Math.floor(Math.random() * digits.length)];
+  const number = (width) => draw(spelling.digits.slice(1)) + Array.from({length: width - 1}, () => draw(spelling.digits)).join("");
+  const numbers = (spelling.widths ?? Array(spelling.operands ?? 3).fill(null)).map((width) => number(width ?? length));
   if (spelling.operator === "-") numbers.sort((a, b) => (a < b ? 1 : -1));
   return numbers.join(spelling.operator ?? "");
 }
