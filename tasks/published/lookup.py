@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.lookup_sets import Chains, LookupSets
+from tasks.published.lookup_sets import Chains, LookupSets
 from tasks.tokens import Pairs, Tokens, column, from_flat, join
 from tasks.words import WordTask
 
