@@ -716,7 +716,7 @@ def test_lines_that_go_on_by_a_part_of_a_column_are_refused(monkeypatch):
     source = digit_data("addition", base=3, format="aligned")
     model = build_model("transformer", ONE_HEAD, source, 0).eval()
     own = (((Line("diag", 0, 0),),),)
-    drifting, far = Line("anti", 2, 0, stride=2), Line("anti", 2, -9000, stride=3)
+    drifting, far = Line("anti", 2, 0, stride=3), Line("anti", 2, -9000, stride=2)
     for line, words in ((drifting, "drifts through digits"), (far, "reach so far")):
         model.set_lines(LineBias({"self": own, "cross": (((line,),),)}))
         assert words in reason(model, source)
