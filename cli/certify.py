@@ -101,7 +101,7 @@ def repair(options: CertifyOptions, run: RunArgument = None, out: Out = None) ->
 
 @command(
     *(TaskOptions, RecipeOptions, ThreadOptions, TrackOptions),
-    without=("tables", "tables_seed", "data", "preset", "epochs"),
+    without=("data", "preset", "epochs"),
 )
 def prove(
     task: TaskArgument,

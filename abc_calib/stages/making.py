@@ -48,7 +48,7 @@ def train(
     ``options``: fields of ``TaskOptions``, ``RecipeOptions`` and ``TrainOptions``, and of the
     model's options (``TransformerOptions``, ``DecoderOptions`` or ``RecurrentOptions``). A ``task``
     of one's own is given as its class, and so are the schemes of positions. ``task_options`` go to
-    ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do. ``finetune``: start from the
+    ``tasks.get_task``, as ``data`` does. ``finetune``: start from the
     weights of this run, not from fresh ones. ``track``: the name of a tracker, or an object with
     its methods (``abc.Tracker``). Raises ``UsageError`` for an unknown task, preset, device or
     option before anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
