@@ -14,20 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from tasks import copying, lookup
+from tasks import copies
 from tasks.arithmetic import Arithmetic
 from tasks.automata import Automaton
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
 from tasks.basic import Addition, Multiplication, Parity, Subtraction, Successor
-from tasks.cfq import Cfq
 from tasks.digits import Digits
 from tasks.division import Division, Mod
 from tasks.expressions import Brackets, Equation, Stack
 from tasks.gcd import Gcd
 from tasks.pairs import FilePairs
+from tasks.published import copying, lookup
+from tasks.published.cfq import Cfq
+from tasks.published.scan import Scan
 from tasks.roots import SquareRoot
 from tasks.rows import LongMultiplication, RowTask, Sum
-from tasks.scan import Scan
 from tasks.sorting import Compare, Sort
 from tasks.tape import Tape
 from tasks.tokens import Pairs, Tokens, TokenTask
@@ -58,9 +59,9 @@ TOKEN_TASKS: dict[str, type[TokenTask]] = {
     "stack": Stack,
     "brackets": Brackets,
     "solve_equation": Equation,
-    "duplicate": copying.Duplicate,
-    "odds_first": copying.OddsFirst,
-    "missing_duplicate": copying.MissingDuplicate,
+    "duplicate": copies.Duplicate,
+    "odds_first": copies.OddsFirst,
+    "missing_duplicate": copies.MissingDuplicate,
     "copy": copying.Copy,
     "reverse_copy": copying.ReverseCopy,
     "recopy": copying.ReCopy,

@@ -52,33 +52,20 @@ def machine(
     _check(symbols, lag, len(tapes))
     base, k = len(symbols), len(tapes)
     number = {word: i for i, word in enumerate(symbols)}
-    codes: dict[Any, int] = {
-        CLOSED: base,
-        NOTHING: base + 1,
-        ROW: base + 2,
-        END: base + 3,
-        **number,
-    }
+    closing = {CLOSED: base, NOTHING: base + 1, ROW: base + 2, END: base + 3}
+    codes: dict[Any, int] = {**closing, **number}
     columns = [*product((*symbols, None), repeat=k)]
-    begun = [state for state, _, _ in starts] or [start]
-    states: dict[Any, int] = {}
-    for first in begun:
-        states.setdefault(("on", (False,) * k, 0, first), len(states))
-    begins = tuple(states["on", (False,) * k, 0, first] for first in begun)
-    after: list[np.ndarray] = []
-    written: list[np.ndarray] = []
+    most = min(MOST_STATES, MOST_ENTRIES // len(columns))
+    begun = [("on", (False,) * k, 0, state) for state in [x for x, _, _ in starts] or [start]]
+    states: dict[Any, int] = {state: i for i, state in enumerate(dict.fromkeys(begun))}
+    after, written = list[np.ndarray](), list[np.ndarray]()
     for state in (queue := [*states]):
         rows = np.full((2, len(columns)), NO)
-        for at, column in enumerate(columns):
-            if {*closers} & {*column} or not _in_turn(turns, state[1], column):
+        possible = [not {*closers} & {*x} and _in_turn(turns, state[1], x) for x in columns]
+        for at in np.flatnonzero(possible):
+            if (move := _transition(state, columns[at], step, end, lag)) is None:
                 continue
-            if (result := _transition(state, column, step, end, lag)) is None:
-                continue
-            following, word = result
-            if closers and word == ROW:
-                raise TaskError(f"a row closes with {ROW}: it has closers, so give one of them")
-            if word in closers:
-                following = ("done", tuple(letter is None for letter in column), 0, 0)
+            following, word = _closed(columns[at], *move, closers) if closers else move
             if word not in codes:
                 shown = f"{', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
                 raise TaskError(f"{word!r} is written and is not a symbol: they are {shown}")
@@ -88,23 +75,28 @@ def machine(
             rows[:, at] = states[following], codes[word]
         after.append(rows[0])
         written.append(rows[1])
-        if len(states) > (most := min(MOST_STATES, MOST_ENTRIES // len(columns))):
+        if len(states) > most:
             raise TaskError(
                 f"more than {most:,} states: a rule has a bounded number "
                 "of them; does its state count, or hold all that was read?"
             )
-    shape = (len(after), *(base + 1,) * k)
-    rows, out = np.reshape(after, shape), np.reshape(written, shape)
-    named = [
-        tuple(number.get(x or "", base) for x in column) if any(column) else ()
-        for column in ([x for _, x, _ in starts], [x for _, _, x in starts])
-    ]
-    ends = tuple(number[word] for word in closers)
-    what: Any = {"symbols": named[0], "openers": named[1], "closers": ends}
-    result = reduced(Transducer(base, tuple(tapes), begins, rows, out, words=True, lag=lag, **what))
+    tables = (np.reshape(x, (len(after), *(base + 1,) * k)) for x in (after, written))
+    what: dict[str, Any] = {"closers": tuple(number[word] for word in closers)}
+    for name, words in ("symbols", [x for _, x, _ in starts]), ("openers", [x for *_, x in starts]):
+        what[name] = tuple(number.get(x or "", base) for x in words) if any(words) else ()
+    first = tuple(states[state] for state in begun)
+    result = reduced(Transducer(base, tuple(tapes), first, *tables, words=True, lag=lag, **what))
     if not result.states:
         raise TaskError("no source ends: step or end gives None wherever one could")
     return result
+
+
+def _closed(column: Sequence[str | None], following: Any, word: Any, closers: Sequence[str]) -> Any:
+    """A state and what is written before it, in rows that close with words of their own."""
+    if word == ROW:
+        raise TaskError(f"a row closes with {ROW}: it has closers, so give one of them")
+    ended = tuple(letter is None for letter in column)
+    return ("done", ended, 0, 0) if word in closers else following, word
 
 
 def _in_turn(turns: Sequence[int], over: Sequence[bool], column: Sequence[str | None]) -> bool:

@@ -45,29 +45,29 @@ def sweep_file(tmp_path):
 
 
 def test_options_of_a_task_are_part_of_a_job(sweep_file):
-    """Random tables by TOML: another training, other data, and columns of the results."""
+    """Machines by TOML: another training, other data, and columns of the results."""
     text = """
         [sweep]
-        tasks = ["lookup"]
+        tasks = ["automaton"]
         lengths = [7]
-        task_options = {tables = 3}
+        task_options = {machine = "mod:3"}
         [options]
         model = "gru"
         [[jobs]]
-        task = "lookup"
-        task_options = {tables = 3, seed = 1}
+        task = "automaton"
+        task_options = {machine = "mod:5"}
         [[jobs]]
         task = "copy"
         task_options = {}
         """
     jobs = first, second, third = read_sweep(sweep_file(text))
-    assert [one.task_options for one in jobs] == [{"tables": 3}, {"tables": 3, "seed": 1}, {}]
-    plain = Job(task="lookup", options={"model": "gru"})
+    assert [one.task_options for one in jobs] == [{"machine": "mod:3"}, {"machine": "mod:5"}, {}]
+    plain = Job(task="automaton", options={"model": "gru"})
     assert len({one.key for one in (*jobs, plain)}) == 4
     assert third.key == Job(task="copy", options={"model": "gru"}).key
-    assert (first.data.task.outputs != second.data.task.outputs).any()
+    assert first.data.task.symbols != second.data.task.symbols
     about = describe(second, Path("nowhere"))
-    assert (about["task_tables"], about["task_seed"], about["seed"]) == (3, 1, 0)
+    assert (about["task_machine"], about["seed"]) == ("mod:5", 0)
 
 
 def test_a_named_set_is_measured_once_and_then_complete(tmp_path):
@@ -75,7 +75,7 @@ def test_a_named_set_is_measured_once_and_then_complete(tmp_path):
     kind = "heldout_compositions"
     options = {"model": "gru", "width": 8, "embedding": 4, "d_head": 8, "value": 8, "steps": 1}
     tests = [Test(set=kind, length=length, n=6) for length in (7, 11)]
-    made = Job(task="lookup", task_options={"tables": 3}, options=options, tests=tuple(tests))
+    made = Job(task="lookup", options=options, tests=tuple(tests))
     made = made.changed(tests=(*tests, Test(length=7, n=5)))
     ensure(made, tmp_path)
     assert made.complete(tmp_path) and not made.missing_tests(tmp_path)

@@ -156,7 +156,7 @@ def test_the_exported_program_counts_tokens_that_are_alike():
     assert smallest(double(model), data) == pytest.approx(least, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", [4, 9, 21, 36, 37, 50, 63])
+@pytest.mark.parametrize("seed", [4, 9, 21, 36, 37, 52, 63])
 def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     """With the margin there that the proof says; those that fail are found."""
     found = judged(seed)
@@ -716,7 +716,7 @@ def test_lines_that_go_on_by_a_part_of_a_column_are_refused(monkeypatch):
     source = digit_data("addition", base=3, format="aligned")
     model = build_model("transformer", ONE_HEAD, source, 0).eval()
     own = (((Line("diag", 0, 0),),),)
-    drifting, far = Line("anti", 2, 0, stride=2), Line("anti", 2, -9000, stride=3)
+    drifting, far = Line("anti", 2, 0, stride=3), Line("anti", 2, -9000, stride=2)
     for line, words in ((drifting, "drifts through digits"), (far, "reach so far")):
         model.set_lines(LineBias({"self": own, "cross": (((line,),),)}))
         assert words in reason(model, source)

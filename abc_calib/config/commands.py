@@ -40,10 +40,6 @@ class TaskOptions(Options):
     help_panel: ClassVar[str] = TASK
 
     base: int | None = option(None, "Base of the digits, 2 to 36.", ge=2, le=36)
-    tables: int | None = option(
-        None, "Lookup: random tables that compose, instead of t1 to t6.", ge=2, le=1000
-    )
-    tables_seed: int | None = option(None, "Lookup: seed of random tables.", ge=0, le=LARGEST_SEED)
     data: str | None = option(None, "SCAN, CFQ: the folder of the public files.", max_length=4096)
     table: str | None = option(
         None,
@@ -73,7 +69,7 @@ class TaskOptions(Options):
                 raise UsageError(f"{table} cannot be read ({error}): give a CSV file") from None
         data = None if self.data is None else str(Path(self.data).resolve())
         named = {"table": table, "machine": self.machine, "rule": self.rule}
-        return {"tables": self.tables, "seed": self.tables_seed, "data": data, **named}
+        return {"data": data, **named}
 
 
 class RecipeOptions(Options):

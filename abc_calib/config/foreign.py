@@ -67,7 +67,9 @@ class AdoptOptions(Options):
         min_length=1,
         max_length=1000,
     )
-    task: Word | None = option(None, "The task that the pairs have to follow, such as addition.")
+    task: Word | None = option(
+        None, "The rule that the pairs have to follow, such as addition, or 'addition zeros'."
+    )
     fit_lengths: str | None = option(
         None,
         "Lengths on which lines are tried out, as in 1-4; two thirds by default.",

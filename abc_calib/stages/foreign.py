@@ -29,7 +29,6 @@ from abc_calib.runs.records import CALIBRATION, write_record
 from abc_calib.stages.judging import ignore
 from abc_calib.stages.running import created
 from abc_calib.version import __version__
-from tasks import ARITHMETIC
 from tasks.pair_files import read_pairs
 from tasks.written import rule_of, wrong_pairs
 
@@ -56,10 +55,10 @@ def adopt(
 
     ``data``: JSON lines of ``source`` and ``target``. ``delimiters``: tokens that end the parts of
     a source, in their order, with commas between. ``fit_lengths`` and ``check_lengths``, such as
-    ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. ``task``: the task of the
-    registry that the pairs have to follow. ``lined``: may the model have lines already, as one
-    that was calibrated has? Raises ``UsageError`` for a model or pairs that cannot be taken, before
-    a run is made.
+    ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. ``task``: the rule
+    that the pairs have to follow, such as ``addition zeros``. ``lined``: may the model have lines
+    already, as one that was calibrated has? Raises ``UsageError`` for a model or pairs that cannot
+    be taken, before a run is made.
     """
     contents = _without_more_tokens(folders.load(folder, lined))
     task_options = described(data, delimiters, fit_lengths, check_lengths, task)
@@ -161,9 +160,7 @@ def described(
     path = Path(data).resolve()
     pairs, sha256 = read_pairs(path)
     contradictions(pairs.source, pairs.target, path)
-    if task and task not in ARITHMETIC:
-        raise UsageError(f"task {task}: choose one of {', '.join(ARITHMETIC)}")
-    rule = rule_of(pairs, [task] if task else ())
+    rule = rule_of(pairs, task)
     if task and rule is None:
         raise UsageError(f"the pairs in {path.name} are not {task}: most of them do not follow it")
     if rule is not None and (wrong := wrong_pairs(rule, pairs)):

@@ -39,7 +39,7 @@ def train(
     ``TaskOptions``, ``RecipeOptions`` and ``TrainOptions``, and of the model's options
     (``TransformerOptions``, ``DecoderOptions`` or ``RecurrentOptions``). A ``task`` of one's own is
     given as its class, and so are the schemes of positions. ``task_options`` go to
-    ``tasks.get_task``, as ``tables``, ``tables_seed`` and ``data`` do. ``finetune``: start from the
+    ``tasks.get_task``, as ``data`` does. ``finetune``: start from the
     weights of this run, not from fresh ones. ``on_start`` is called with the run once its folder is
     there. Raises ``UsageError`` for an unknown task, preset, device or option before anything is
     written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.

@@ -12,8 +12,7 @@ from abc_calib.errors import AbcError
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 
-TASK_FLAGS = {"tables": "--tables", "seed": "--tables-seed", "data": "--data"}
-TASK_FLAGS |= {"table": "--table", "machine": "--name", "rule": "--rule"}
+TASK_FLAGS = {"data": "--data", "table": "--table", "machine": "--name", "rule": "--rule"}
 """The options of a task as the command line has them."""
 ADOPT = {"fit": "fit_lengths", "check": "check_lengths", "rule": "task"}
 """The keywords of ``abc_calib.adopt`` by the options of its task."""

@@ -23,8 +23,8 @@ SEED = 123
 INPUTS = 8
 LONGEST = 4
 """Tables in the longest training composition."""
-KNOWN = 6
-"""Composing tables of the published data."""
+COMPOSING = 6
+"""Tables that compose in training; they are the first ones."""
 VALIDATION = {2: 15, 3: 84, 4: 376}
 """Validation examples for each number of tables."""
 HELD_OUT_COMPOSITIONS, HELD_OUT_INPUTS = 50, 2
@@ -36,25 +36,19 @@ Chains = Pairs
 """An input as the source, and as the target the tables that are applied to it, by index."""
 
 
-def codes_to_tables(codes: np.ndarray, base: int, k: int) -> np.ndarray:
-    """Numbers below ``base ** k`` as ``(n, k)`` tables, the first applied first.
+def compositions(count: int, k: int) -> np.ndarray:
+    """All ``k`` of ``count`` tables, ``(count ** k, k)``, the first applied first.
 
     The generator names the last table first, so the digits of a number are read from the right.
     """
-    return codes[:, None] // base ** np.arange(k) % base
+    return np.arange(count**k)[:, None] // count ** np.arange(k) % count
 
 
 @dataclass(frozen=True, eq=False)
 class LookupSets:
-    """The sets for tables with ``outputs (n, 8)``, of which the last ``alone`` never compose."""
+    """The sets for the published tables, ``outputs (8, 8)`` by table and input."""
 
     outputs: np.ndarray
-    alone: int
-
-    @property
-    def composing(self) -> int:
-        """Tables that compose in training; they are the first ones."""
-        return len(self.outputs) - self.alone
 
     def named(self, name: str) -> Chains | None:
         """The set of that name, or None if there is none."""
@@ -64,7 +58,7 @@ class LookupSets:
         if name == "train":
             return self._singles(len(self.outputs)).joined(self._parts["train"])
         if name == "train_before_new_tables":
-            return self._singles(self.composing).joined(self._parts["train"])
+            return self._singles(COMPOSING).joined(self._parts["train"])
         if name == "heldout_tables":
             return self._test_set(self.longer("incremental", 0))
         if name == "new_compositions":
@@ -92,26 +86,15 @@ class LookupSets:
         chains = self._with_inputs(tables)
         return chains.take(shuffled(len(chains))[:BOUND])
 
-    def _compositions(self, k: int) -> np.ndarray:
-        """All compositions of k tables, ``(n, k)``; of more than the published six tables a
-        random part, as many more as there are more tables."""
-        count = self.composing**k
-        if self.composing <= KNOWN:
-            return codes_to_tables(np.arange(count), self.composing, k)
-        size = min(count, KNOWN**k * self.composing // KNOWN)
-        rng = np.random.default_rng([SEED, 1, k])
-        codes = np.unique(rng.integers(0, count, 2 * size))
-        return codes_to_tables(rng.permutation(codes)[:size], self.composing, k)
-
     @cached_property
     def _parts(self) -> dict[str, Chains]:
         """Training, validation and the sets of its longest compositions that are held out."""
-        tables = self._compositions(LONGEST)
+        tables = compositions(COMPOSING, LONGEST)
         order = list(range(len(tables)))
         random.Random(SEED).shuffle(order)
         tables = tables[order]
-        share = max(1, round(len(tables) * HELD_OUT_COMPOSITIONS / KNOWN**LONGEST))
-        training, held_out = tables[:-share], self._with_inputs(tables[-share:])
+        training = tables[:-HELD_OUT_COMPOSITIONS]
+        held_out = self._with_inputs(tables[-HELD_OUT_COMPOSITIONS:])
         rng = np.random.RandomState(SEED)
         rng.permutation(math.factorial(INPUTS))  # of which the first were the tables themselves
         drawn = np.array([rng.permutation(INPUTS) for _ in training]).reshape(-1, INPUTS)
@@ -119,7 +102,7 @@ class LookupSets:
         longest = self._with_inputs(training)
         inputs = longest.take(held_inputs.reshape(-1))
         rest = longest.take(np.setdiff1d(np.arange(len(longest)), held_inputs))
-        shorter = [self._with_inputs(self._compositions(k)) for k in range(2, LONGEST)]
+        shorter = [self._with_inputs(compositions(COMPOSING, k)) for k in range(2, LONGEST)]
         return {
             "heldout_compositions": held_out.take(shuffled(len(held_out))),
             "heldout_inputs": inputs.take(shuffled(len(inputs))[:BOUND]),
@@ -131,14 +114,12 @@ class LookupSets:
 
         ``seen``: of tables that compose in training; ``new``: of the others; ``incremental``:
         of those that compose and one that does not. Each puts a table behind compositions of
-        the sets before; of more than the published six tables they are drawn afresh.
+        the sets before.
         """
-        if self.composing > KNOWN:
-            return self._fresh(kind, LONGEST + beyond)
         words = random.Random(SEED)
-        words.shuffle(list(range(self.composing**LONGEST)))  # as for the held-out compositions
+        words.shuffle(list(range(COMPOSING**LONGEST)))  # as for the held-out compositions
         count = len(self.outputs)
-        tables = codes_to_tables(np.arange(count**LONGEST), count, LONGEST)
+        tables = compositions(count, LONGEST)
         kinds = self._kinds(tables)
         for _ in range(beyond):
             last = np.repeat(np.arange(count), len(tables))[:, None]
@@ -151,24 +132,12 @@ class LookupSets:
 
     def _kinds(self, tables: np.ndarray) -> dict[str, np.ndarray]:
         """The compositions of each kind, in their order."""
-        late = (tables >= self.composing).sum(1)
+        late = (tables >= COMPOSING).sum(1)
         return {
             "seen": tables[late == 0],
             "incremental": tables[late == 1],
             "new": tables[late == tables.shape[1]],
         }
-
-    def _fresh(self, kind: str, k: int) -> np.ndarray:
-        """At most a set's different compositions, drawn at random."""
-        rng = np.random.default_rng([SEED, 3, k, *kind.encode()])
-        shape = (40 * BOUND // INPUTS, k)
-        late = self.composing + rng.integers(0, self.alone, shape)
-        where = {"seen": np.zeros(shape, bool), "new": np.ones(shape, bool)}.get(
-            kind, np.arange(k) == rng.integers(0, k, len(late))[:, None]
-        )
-        drawn = np.where(where, late, rng.integers(0, self.composing, shape))
-        _, first = np.unique(drawn, axis=0, return_index=True)
-        return drawn[np.sort(first)][: BOUND // INPUTS]
 
 
 def shuffled(n: int) -> np.ndarray:
@@ -181,10 +150,8 @@ def validated(parts: list[Chains]) -> dict[str, Chains]:
     rng = np.random.default_rng([SEED, 2])
     training, validation = [], []
     for k, chains in enumerate(parts, 2):
-        published = {2: 288, 3: 1728, 4: 7476}[k]
-        size = round(len(chains) * VALIDATION[k] / published)
         order = rng.permutation(len(chains))
-        validation.append(chains.take(order[:size]))
-        training.append(chains.take(np.sort(order[size:])))
+        validation.append(chains.take(order[: VALIDATION[k]]))
+        training.append(chains.take(np.sort(order[VALIDATION[k] :])))
     joined = (first.joined(*others) for first, *others in (training, validation))
     return dict(zip(("train", "validation"), joined, strict=True))

@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.lookup_sets import Chains, LookupSets
+from tasks.published.lookup_sets import COMPOSING, Chains, LookupSets
 from tasks.tokens import Pairs, Tokens, column, from_flat, join
 from tasks.words import WordTask
 
 STRINGS = tuple(f"{number:03b}" for number in range(8))
-ALONE = 2
-"""Tables that are never composed in training; they are the last ones."""
 MOST_NOISE = 10
 STOP, START = ".", "!"
 
@@ -34,15 +32,10 @@ def published_tables() -> np.ndarray:
 
 
 class Lookup(WordTask):
-    """Tables applied in order: ``010 t3 t4 . -> 010 011 010``.
-
-    ``tables``: that many random tables that compose, drawn from ``seed``, and two more that
-    occur only alone; without it the published ones.
-    """
+    """Tables applied in order: ``010 t3 t4 . -> 010 011 010``."""
 
     name = "lookup"
     unit = "words"
-    options = ("tables", "seed")
     shortest = least = 3
     train_length = 6
     splits = (
@@ -61,23 +54,11 @@ class Lookup(WordTask):
     redrawn = False
     start = None
 
-    def __init__(self, tables: int | None = None, seed: int = 0):
-        if tables is not None and not 2 <= tables <= 1000:
-            raise TaskError(f"{tables} tables are not possible: give 2 to 1000")
-        if seed < 0:
-            raise TaskError(f"seed {seed} is not possible: give 0 or more")
-        if tables is None:
-            self.outputs = published_tables()
-        else:
-            rng, count = np.random.default_rng([seed, tables + ALONE]), tables + ALONE
-            self.outputs = np.stack([rng.permutation(8) for _ in range(count)]).astype(np.int16)
-        self.composing = len(self.outputs) - ALONE
-        names = tuple(f"t{i + 1}" for i in range(len(self.outputs)))
-        self.symbols = (*STRINGS, *names, *self.marks)
+    usage = "a 3-bit string, tables t1 to t8 and '.', as in '010 t3 t4 .'"
 
-    @property
-    def usage(self) -> str:
-        return f"a 3-bit string, tables t1 to t{len(self.outputs)} and '.', as in '010 t3 t4 .'"
+    def __init__(self) -> None:
+        self.outputs = published_tables()
+        self.symbols = (*STRINGS, *(f"t{i + 1}" for i in range(len(self.outputs))), *self.marks)
 
     # The rule
 
@@ -147,12 +128,12 @@ class Lookup(WordTask):
 
     def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
         """Random tables that compose."""
-        flat = rng.integers(0, self.composing, int(lengths.sum())) + len(STRINGS)
+        flat = rng.integers(0, COMPOSING, int(lengths.sum())) + len(STRINGS)
         return from_flat(flat, lengths)
 
     def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
         counts = rng.integers(low, high + 1, n) - 2
-        tables = rng.integers(0, self.composing, int(counts.sum()))
+        tables = rng.integers(0, COMPOSING, int(counts.sum()))
         start = rng.integers(0, len(STRINGS), n)
         return self.pairs(Chains(column(start), from_flat(tables, counts)), rng)
 
@@ -160,7 +141,7 @@ class Lookup(WordTask):
 
     @cached_property
     def sets(self) -> LookupSets:
-        return LookupSets(self.outputs, ALONE)
+        return LookupSets(self.outputs)
 
     def split(self, name: str) -> Pairs:
         chains = self.sets.named(name)
@@ -188,7 +169,7 @@ class Lookup(WordTask):
         """Held-out inputs at the longest training length, the published longer sets (without the
         500 that models are chosen by), beyond them fresh ones."""
         beyond = length - self.train_length
-        if beyond > 5 or beyond < 0 or (beyond and self.composing > 6):
+        if not 0 <= beyond <= 5:
             return self.sample(np.random.default_rng([seed, 3, length]), n, length, exact=True)
         pairs = self.split(f"longer_seen_{beyond}" if beyond else "heldout_inputs")
         if beyond == 1:
@@ -202,9 +183,7 @@ class ReverseLookup(Lookup):
     name = "reverse_lookup"
     step = WordTask.step
 
-    @property
-    def usage(self) -> str:
-        return f"tables t1 to t{len(self.outputs)}, a 3-bit string and '.', as in 't4 t3 010 .'"
+    usage = "tables t1 to t8, a 3-bit string and '.', as in 't4 t3 010 .'"
 
     def places(self, words: list[str], source: str) -> list[int]:
         return list(range(len(words) - 2, -1, -1))

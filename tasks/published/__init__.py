@@ -1,0 +1,1 @@
+"""Tasks with the sets of data that papers on attention trained and tested on."""
