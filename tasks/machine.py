@@ -65,7 +65,9 @@ def machine(
         for at in np.flatnonzero(possible):
             if (move := _transition(state, columns[at], step, end, lag)) is None:
                 continue
-            following, word = _closed(columns[at], *move, closers) if closers else move
+            following, word = move
+            if closers:
+                following, word = _closed(columns[at], following, word, closers)
             if word not in codes:
                 shown = f"{', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
                 raise TaskError(f"{word!r} is written and is not a symbol: they are {shown}")
@@ -80,7 +82,8 @@ def machine(
                 f"more than {most:,} states: a rule has a bounded number "
                 "of them; does its state count, or hold all that was read?"
             )
-    tables = (np.reshape(x, (len(after), *(base + 1,) * k)) for x in (after, written))
+    shape = len(after), *(base + 1,) * k
+    tables = np.reshape(after, shape), np.reshape(written, shape)
     what: dict[str, Any] = {"closers": tuple(number[word] for word in closers)}
     for name, words in ("symbols", [x for _, x, _ in starts]), ("openers", [x for *_, x in starts]):
         what[name] = tuple(number.get(x or "", base) for x in words) if any(words) else ()

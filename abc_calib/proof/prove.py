@@ -108,7 +108,7 @@ def shape_of(model: Any, data: Data) -> Shape:
             raise Unbounded(f"its lines count from segment {far} of sources that may have {parts}")
     ids, encoder = data.vocabulary.ids, 0 if model.stream else layers.get("encoder", 0)
     row = ids.get(ROW) if rule.in_rows else None
-    opening = {*rule.first.closers} or ({row} if rule.in_rows else set())
+    opening: set[int | None] = {*rule.first.closers} or ({row} if rule.in_rows else set())
     if {*model.tokens.rows} != opening:
         raise Unbounded("tokens begin rows in the model that close none in its rule")
     return Shape(rule, lines, model.options.decoder_layers, encoder, layout, ids, row, period)
