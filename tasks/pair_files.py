@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import hashlib
 import json
+import lzma
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +47,29 @@ class Texts:
         )
 
 
+PACKED = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
+"""How files that begin so are read."""
+REFUSED = {
+    b"PK\x03\x04": "is an archive: unpack it first",
+    b"PAR1": "is a Parquet file: write it with pandas.read_parquet(FILE).to_json(NEW, "
+    "orient='records', lines=True)",
+    b"version https://git-lfs": "is a pointer of Git LFS: fetch the file with git lfs pull",
+}
+CELL = re.compile(r'\s*=".*"\s*|\s*[+-]?\d+(\.\d+)?[eE]\+\d+\s*')
+"""What a spreadsheet makes of a number."""
+PROSE = re.compile(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
+"""Two words, which no problem of a plain line holds."""
+
+
+def _text(raw: bytes) -> str:
+    """The text of a file; ``ValueError`` for a kind that is not read."""
+    for begin, why in REFUSED.items():
+        if raw.startswith(begin):
+            raise ValueError(f"it {why}")
+    unpack = next((unpack for begin, unpack in PACKED.items() if raw.startswith(begin)), bytes)
+    return unpack(raw).decode().lstrip("\ufeff")
+
+
 def read_pairs(path: Path) -> tuple[Texts, str]:
     """The pairs of a file, and its SHA-256.
 
@@ -53,10 +79,10 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
         if path.exists() and not path.is_file():
             raise ValueError("it is not a regular file")
         raw = path.read_bytes()
-        text = raw.decode().lstrip("\ufeff")
+        text = _text(raw)
     except FileNotFoundError:
         raise TaskError(f"there is no file {path}: name a file of pairs") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, lzma.LZMAError) as error:
         raise TaskError(f"{path} cannot be read ({error}): name a UTF-8 file of pairs") from None
     pairs = []
     for number, entry in _entries(path, text):
@@ -77,7 +103,8 @@ def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             yield f"entry {number}", item if isinstance(item, (dict, list)) else _plain(str(item))
         return
     lines = re.split("\r\n|\r|\n", text)  # what Unicode has more stays inside of texts
-    separator = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
+    kind = next((kind for kind in path.suffixes[::-1] if kind.lower() in (".csv", ".tsv")), "")
+    separator = {".csv": ",", ".tsv": "\t"}.get(kind.lower())
     if separator is None and "\t" in lines[0] and lines[0].lstrip()[:1] not in ("{", "["):
         separator = "\t"
     if separator is None and _named(lines[0].split(",")) is not None:
@@ -94,30 +121,44 @@ def _plain(line: str) -> list[str] | str:
     """``12+34=46`` in two, the sign with the source."""
     first, sign, then = line.partition("=")
     is_pair = then and not re.match(r"\s*[=,;|>:]|\t", then) and "=" not in then
+    is_pair = is_pair and not PROSE.search(line)
     return [first + sign, then] if is_pair else f"is {line[:60]!r}, and no pair"
 
 
 def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
-    """The rows of a table, by the names in its first one if those are known."""
+    """The rows of a table, by the names in its first one if those are known.
+
+    Quotation marks are characters but in CSV, where a row ends on its own line all the same.
+    """
     header, lines = text.split("\n")[0], (line + "\n" for line in text.split("\n"))
     spaced = f"{separator} " in header and _named(header.split(separator)) is not None
-    rows = csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
+    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=spaced, quoting=quoting)
     names: list[str] | None = None
+    before, longest = 0, csv.field_size_limit(max(len(text), csv.field_size_limit()))
     try:
-        for number, row in enumerate(rows, 1):
+        for row in rows:
+            number, before = before + 1, rows.line_num
+            where = f"line {number}"
             if not row:
                 continue
             if number == 1 and _named(row) is not None:
                 names = [name.strip().lower() for name in row]
                 continue
             entry: Any = row
-            if names is not None:
+            if before > number:
+                entry = f"goes on to line {before}: close its quotation mark, or write it twice"
+            elif names is not None and len(row) != len(names):
                 entry = f"has {len(row)} cells, and the header {len(names)}"
-                if len(row) == len(names):
-                    entry = dict(zip(names, row, strict=True))
-            yield f"row {number}", entry
+            elif names is not None:
+                entry = dict(zip(names, row, strict=True))
+            elif len(row) > 2:
+                entry = f"has {len(row)} columns: name two of them source and target in a header"
+            yield where, entry
     except csv.Error as error:
         raise TaskError(f"a row is not CSV ({error}): {EXPECTED}") from None
+    finally:
+        csv.field_size_limit(longest)
 
 
 def _parsed(text: str) -> Any:
@@ -162,4 +203,6 @@ def _pair(entry: Any) -> tuple[str, str] | str:
         return f"is {str(entry)[:60]}, and no pair"
     if not all(isinstance(text, str) and text.strip() for text in entry):
         return f"is {str(entry)[:60]}, not two texts"
+    if cell := next(filter(CELL.fullmatch, entry), None):
+        return f"has {cell[:40]!r}, a number as a spreadsheet writes it: save numbers as text"
     return entry[0], entry[1]
