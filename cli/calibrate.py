@@ -98,7 +98,8 @@ def adopted(run: str | None, foreign: AdoptOptions, **work: Any) -> Any:
     adopted_run = stages.adopt(options.pop("hf"), on_checked=say_change, **options, **work)
     rule = adopted_run.task.follows
     follow = f"are {rule.description}" if rule else "follow no rule of abc tasks"
-    say(f"{adopted_run}: the model as it is, {adopted_run.summary}; its pairs {follow}")
+    count = f"{len(adopted_run.task.pairs):,} pairs"
+    say(f"{adopted_run}: the model as it is, {adopted_run.summary}; its {count} {follow}")
     return adopted_run
 
 

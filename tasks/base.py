@@ -33,7 +33,7 @@ def text_of(path: Path) -> str:
     """The text of a regular file; ``OSError`` or ``ValueError`` for others, which may not end."""
     if path.exists() and not path.is_file():
         raise ValueError("it is not a regular file")
-    return path.read_text()
+    return path.read_text("utf-8-sig")
 
 
 class TaskError(UsageError):

@@ -29,7 +29,7 @@ from abc_calib.plugins import files
 from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.sweeps import Job, Test, engine, run_jobs
-from tasks import TASKS, WordTask
+from tasks import TASKS, WordTask, get_task
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "own-task.md").read_text()
@@ -236,6 +236,23 @@ def test_a_class_that_was_typed_can_be_typed_again_and_not_changed():
         Run.open(run.path)
 
 
+LONG = """
+from tasks import WordTask
+class Long(WordTask):
+    "The same number, by way of an int."
+    name = "long"
+    symbols = tuple("0123456789")
+    def solve(self, source):
+        return " ".join(str(int("".join(self.words(source)))))
+"""
+
+
+def test_numbers_of_more_digits_than_python_reads_by_default():
+    """int() takes 4,300 digits unless it is told to take more."""
+    stages.load_plugin(written(LONG))
+    assert len(get_task("long").solve(" ".join("1" * 5000)).split()) == 5000
+
+
 def test_workers_get_the_file(tmp_path, monkeypatch):
     """What a job's process is given is enough, as on another machine."""
 
@@ -321,7 +338,7 @@ BROKEN = [
     ("this is no Python", "does not import, line 1 (SyntaxError: invalid syntax"),
     ("raise SystemExit(0)", "does not import, line 1 (SystemExit: 0)"),
     ("from tasks import Addition", "has no task and no scheme"),
-    ("import tasks\ntasks.TASKS['plus'] = 3", "plus is not a subclass of Task"),
+    ("import tasks\ntasks.TASKS['plus'] = 3", "changes TASKS or SCHEMES: leave that out"),
     (TASK + HALF, "the task half lacks step or solve: write it"),
     (TASK.replace('"again"', '"copy"'), "there is a task copy already"),
     (TASK.replace('name = "again"', "pass"), "has no name of its own"),

@@ -238,7 +238,7 @@ def test_scan_has_20910_commands_and_the_published_length_split():
 def scan_of(folder: Path, *train: str) -> Any:
     """The task on files with these lines, and one of a test."""
     (folder / "tasks_train_length.txt").write_text("\n".join(train) + "\n")
-    (folder / "tasks_test_length.txt").write_text(" IN: walk twice OUT: I_WALK I_WALK\n")
+    (folder / "tasks_test_length.txt").write_text("\ufeff IN: walk twice OUT: I_WALK I_WALK\n")
     return get_task("scan", data=str(folder))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from abc_calib.errors import UsageError
 from abc_calib.files import check_regular
-from abc_calib.plugins.registry import KINDS, Kind, check, in_words, register
+from abc_calib.plugins.registry import KINDS, Kind, in_words, register
 
 MOST_BYTES = 10**6
 
@@ -39,8 +39,7 @@ _PLUGINS: dict[str, Plugin] = {}
 def load_plugin(path: Path | str) -> tuple[str, ...]:
     """Execute a Python file and register its tasks and schemes; return their names.
 
-    A class counts if it has a ``name`` of its own, or if the file puts it into ``TASKS`` or
-    ``SCHEMES``. Raises ``UsageError`` if the file does not work, and then nothing is registered.
+    A class counts if it has a ``name`` of its own. Raises ``UsageError`` if the file does not work, and then nothing is registered.
     """
     path = Path(path)
     if path.suffix != ".py":
@@ -74,17 +73,26 @@ def load_content(path: Path, content: bytes) -> tuple[str, ...]:
     module.__file__ = str(path)
     try:
         _execute(path, content, module)
-        _add_kinds(before, module)
-        _register_all(path, module, before)
+        if any(KINDS[word].classes != classes for word, classes in before.items()):
+            raise UsageError(
+                f"plugin {path} changes TASKS or SCHEMES: leave that out, a class with a name counts"
+            )
+        for kind, new in _classes(module):
+            register(kind, new, f"plugin {path}")
+        if not (names := tuple(_names_of(module))):
+            raise UsageError(
+                f"plugin {path} has no task and no scheme: give a subclass of Task or Scheme a name"
+            )
     except BaseException:
-        _add_kinds(before, module)
-        for word, classes in before.items():
-            KINDS[word].classes.clear()
-            KINDS[word].classes.update(classes)
+        for word, kind in KINDS.items():  # importing schemes may have added theirs
+            earlier_classes = before.get(word, kind.classes)
+            kept = {n: c for n, c in earlier_classes.items() if c.__module__ != name}
+            kind.classes.clear()
+            kind.classes.update(kept)
         del sys.modules[name]
         raise
     _PLUGINS[name] = Plugin(path, content, module)
-    return tuple(_names_of(module))
+    return names
 
 
 def _execute(path: Path, content: bytes, module: ModuleType) -> None:
@@ -100,33 +108,6 @@ def _execute(path: Path, content: bytes, module: ModuleType) -> None:
         raise UsageError(
             f"plugin {path} does not import{at} ({in_words(error)}): mend it"
         ) from None
-
-
-def _add_kinds(before: dict[str, dict[str, Any]], module: ModuleType) -> None:
-    """Add the kinds that a file's imports registered, without the file's own classes."""
-    for word in KINDS.keys() - before.keys():
-        classes = KINDS[word].classes.items()
-        before[word] = {name: new for name, new in classes if new.__module__ != module.__name__}
-
-
-def _register_all(path: Path, module: ModuleType, before: dict[str, dict[str, type]]) -> None:
-    """Register the classes of a file that was executed; ``UsageError`` for one that cannot be."""
-    where = f"plugin {path}"
-    for word, kind in KINDS.items():
-        for name, registered in kind.classes.items():
-            if before[word].get(name, registered) is not registered:
-                raise UsageError(f"{where}: there is a {word} {name} already: choose another name")
-            if name not in before[word]:
-                check(kind, name, registered, where)
-                if registered.__module__ != module.__name__:
-                    raise UsageError(f"{where}: {name} is a class of another file: derive your own")
-    for kind, new in _classes(module):
-        if new not in kind.classes.values():
-            register(kind, new, where)
-    if not list(_names_of(module)):
-        raise UsageError(
-            f"{where} has no task and no scheme: give a subclass of Task or Scheme a name"
-        )
 
 
 def _classes(module: ModuleType) -> Iterator[tuple[Kind, type]]:

@@ -74,6 +74,7 @@ def register(kind: Kind, new: type, where: str, replace: bool = False) -> str:
         raise UsageError(f"{where}: there is a {kind.word} {name} already: choose another name")
     check(kind, name, new, where)
     kind.classes[name] = new
+    sys.set_int_max_str_digits(0)  # its code may take numbers of any length with int()
     return name
 
 
