@@ -91,7 +91,6 @@ abc reproduce table1 --row xpe => no row 'xpe' here
 abc certify successor-calibrated-seed0-1 --run x => --run x: a run is named already; leave one out
 abc eval successor-calibrated-seed0-1 --stress => option '--stress' requires an argument
 abc certify --out x => --out x: it names the run that --hf makes
-abc train lookup --tables 1 => --tables 1: input should be greater than or equal to 2
 abc train lookup --model gru --attender two_step => unknown attender 'two_step'
 abc train lookup --model gru --backbone big => unknown backbone 'big': choose one of ray_chowdhury
 abc train lookup --model gru --width 7 => width 7 and d_head 128: choose even numbers

@@ -336,7 +336,7 @@ def test_tests_have_exactly_the_asked_length_and_others_are_refused():
     for name, length, wanted in (("copy", 30, 30), ("lookup", 9, 8), ("scan", 30, 30)):
         batch = tokens_of(name).test(length, 17)
         assert len(batch) == 17 and (batch.problems.target.lengths == wanted).all()
-    with pytest.raises(TaskError, match="no held-out SCAN command has 23 actions"):
+    with pytest.raises(TaskError, match="no test of scan has 23 actions: choose among 24, 25"):
         tokens_of("scan").test(23, 5)
     with pytest.raises(TaskError, match="length 2 is not possible for lookup: give 3 or more"):
         tokens_of("lookup", length=2)

@@ -284,6 +284,8 @@ def test_padding_may_stand_on_either_side(seed):
     face, pad = hub.wrapped(model), model.pad
     drawn_sources = (some for some in sources(data, 40) if len(some))
     laid = [data.lay_out(some) for some in itertools.islice(drawn_sources, 3)]
+    if not laid:
+        pytest.skip("its rule takes no short source")
     alone = [
         [one[k][one[k] != pad] for one in (batch.source, batch.target)]
         for batch in laid

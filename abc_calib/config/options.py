@@ -62,7 +62,9 @@ def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> 
 
     def once_each(value: Any) -> Any:
         if isinstance(value, str):
-            value = [part.strip() for part in value.split(",")]
+            if not all(parts := [part.strip() for part in value.split(",")]):
+                raise ValueError("give values with commas between")
+            value = parts
         is_plain = isinstance(value, list | tuple) and all(
             isinstance(part, str | int | tuple) for part in value
         )
