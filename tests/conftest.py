@@ -19,7 +19,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
-from abc_calib.calibration import pipeline
+from abc_calib.calibration import pipeline, windows
 from abc_calib.config import PRESETS, RunConfig, TrainOptions, TransformerOptions
 from abc_calib.data import DigitData, make_data
 from abc_calib.data.vocabulary import TokenIds
@@ -62,6 +62,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibrates models that are not right, on whatever lines are found."""
     monkeypatch.setattr(pipeline, "THROUGHOUT", -1.0)
     monkeypatch.setattr(calibrating, "undecided", lambda *_, **__: (0, 1))
+    monkeypatch.setattr(windows, "undecided", lambda *_, **__: (0, 1))
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from abc_calib.errors import UsageError
 from abc_calib.files import check_regular
@@ -39,7 +38,8 @@ _PLUGINS: dict[str, Plugin] = {}
 def load_plugin(path: Path | str) -> tuple[str, ...]:
     """Execute a Python file and register its tasks and schemes; return their names.
 
-    A class counts if it has a ``name`` of its own. Raises ``UsageError`` if the file does not work, and then nothing is registered.
+    A class counts if it has a ``name`` of its own. Raises ``UsageError`` if the file does not work,
+    and then nothing is registered.
     """
     path = Path(path)
     if path.suffix != ".py":
@@ -75,7 +75,8 @@ def load_content(path: Path, content: bytes) -> tuple[str, ...]:
         _execute(path, content, module)
         if any(KINDS[word].classes != classes for word, classes in before.items()):
             raise UsageError(
-                f"plugin {path} changes TASKS or SCHEMES: leave that out, a class with a name counts"
+                f"plugin {path} changes TASKS or SCHEMES: leave that out, "
+                "a class with a name counts"
             )
         for kind, new in _classes(module):
             register(kind, new, f"plugin {path}")
