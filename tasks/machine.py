@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from itertools import product
 from typing import Any
 
@@ -56,7 +56,6 @@ def machine(
     closing = {CLOSED: base, NOTHING: base + 1, ROW: base + 2, END: base + 3}
     codes: dict[Any, int] = {**closing, **number}
     letters = [*product((*symbols, None), repeat=k)]
-    most = min(MOST_STATES, MOST_ENTRIES // len(letters))
     begun = [("on", (False,) * k, 0, state) for state in [x for x, _, _ in starts] or [start]]
     states: dict[Any, int] = {state: i for i, state in enumerate(dict.fromkeys(begun))}
     after, written = list[np.ndarray](), list[np.ndarray]()
@@ -68,19 +67,14 @@ def machine(
                 continue
             following, word = _closed(letters[at], move, closers) if closers else move
             if word not in codes:
-                shown = f"{', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
-                raise TaskError(f"{word!r} is written and is not a symbol: they are {shown}")
+                raise TaskError(f"{word!r} is written and is not a symbol: {_listed(symbols)}")
             if following not in states:
                 states[following] = len(states)
                 queue.append(following)
             rows[:, at] = states[following], codes[word]
         after.append(rows[0])
         written.append(rows[1])
-        if len(states) > most:
-            raise TaskError(
-                f"more than {most:,} states: a rule has a bounded number "
-                "of them; does its state count, or hold all that was read?"
-            )
+        _check_count(states, letters)
     shape = (len(after), *(base + 1,) * k)
     rows, out = np.reshape(after, shape), np.reshape(written, shape)
     what: dict[str, Any] = {"closers": tuple(number[word] for word in closers)}
@@ -91,6 +85,18 @@ def machine(
     if not result.states:
         raise TaskError("no source ends: step or end gives None wherever one could")
     return result
+
+
+def _listed(symbols: Sequence[str]) -> str:
+    return f"they are {', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
+
+
+def _check_count(states: Collection[Any], letters: Sequence[Any]) -> None:
+    if len(states) > (most := min(MOST_STATES, MOST_ENTRIES // len(letters))):
+        raise TaskError(
+            f"more than {most:,} states: a rule has a bounded number "
+            "of them; does its state count, or hold all that was read?"
+        )
 
 
 def _closed(column: Sequence[str | None], move: tuple[Any, Any], closers: Sequence[str]) -> Any:
@@ -126,8 +132,7 @@ def column_machine(
                 call = f"step({', '.join(map(repr, (state, *column)))})"
                 raise TaskError(f"{call} gives {move!r}: give (next state, digit)")
         queue += {after for after, _ in moves[state]} - {*queue}
-        if len(queue) > (most := min(MOST_STATES, MOST_ENTRIES // len(letters))):
-            raise TaskError(f"more than {most:,} states: does the state count, or hold all digits?")
+        _check_count(queue, letters)
     try:
         number = {state: i for i, state in enumerate(sorted(moves))}
     except TypeError:

@@ -467,7 +467,8 @@ def taken(
     config = {"d_model": 8, "heads": 1, "decoder_layers": 1, "scheme": "none"}
     config |= {"bos_token_id": 4, "eos_token_id": 5, **more}
     source = {"aligned": False, "delimiters": [4, 5]} | (source or {})
-    rule = rule or get_task("successor", base=2).rule().as_dict()
+    task: Any = get_task("successor", base=2)
+    rule = rule or task.rule().as_dict()
     e.take(rule, {"self": [[[own]]], "cross": [[[cross]]]}, config, source)
     return e
 
