@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from abc_calib.nn.positions import Scheme
-from tasks import Arithmetic, Digits, WordTask, rules
+from tasks import Arithmetic, Digits, WordTask
 
 
 class Minus(Arithmetic):
@@ -17,16 +17,12 @@ class Minus(Arithmetic):
         super().__init__(base)
         self.symbols, self.delimiters = (*self.symbols[: self.base], "-"), ("-",)
 
-    def rule(self):
-        """Column by column; a borrow beyond the first digit is dropped."""
-        borrow, a, b = np.ogrid[:2, : self.base, : self.base]
-        rest = a - b - borrow
-        ends = np.full(2, rules.NOTHING)  # no further digit, with or without a borrow
-        return rules.Rule(
-            rules.columns(
-                self.base, (rest < 0).astype(int), rest % self.base, ends, (0,), tapes=(0, 1)
-            )
-        )
+    def step(self, borrow, a, b):
+        """The next borrow, and the digit that is written."""
+        return int(a - b - borrow < 0), (a - b - borrow) % self.base
+
+    def end(self, borrow):
+        return ()  # a borrow beyond the first digit is dropped
 
     def _chains(self, rng, *counts):
         """Hard problems: columns of equal digits pass a borrow on."""

@@ -5,7 +5,6 @@ All of them work on arrays of digits, so an operand of 10,000 digits is as good 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,6 +14,7 @@ import numpy as np
 from tasks import hard
 from tasks.base import Problems, Size, Task, TaskError
 from tasks.digits import Digits, columns_of, from_integers, number_of, stack, without_zeros
+from tasks.machine import column_machine
 from tasks.rules import NoSource, Rule, Tape
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -44,6 +44,37 @@ class Arithmetic(Task):
         self.train_length = max(6, int(20 / np.log2(base) + 1e-9))
 
     # The rule
+
+    #: the operand whose digit a whole row of output belongs to; it has one digit
+    row_operand: ClassVar[int | None] = None
+    #: the state before the last digits
+    start: ClassVar[Any] = 0
+
+    def step(self, state: Any, *digits: int) -> tuple[Any, int]:
+        """The next state, and the digit that is written, from a digit of each operand.
+
+        Operands are read from their last digits on, the shorter ones with zeros before them.
+        """
+        raise NotImplementedError
+
+    def end(self, state: Any) -> Sequence[int] | None:
+        """What is written before the first column, at most one digit; None: no source ends so."""
+        return (state,) if state else ()
+
+    def begin(self, digit: int) -> Any:
+        """The first state, from the digit of the ``row_operand`` if there is one."""
+        return self.start
+
+    def rule(self) -> Rule | None:
+        return None if type(self).step is Arithmetic.step else self._by_step
+
+    @cached_property
+    def _by_step(self) -> Rule:
+        symbols = range(self.base if self.row_operand is not None else 0)
+        starts = [self.begin(digit) for digit in symbols] or [self.start]
+        count = self.count - (self.row_operand is not None)
+        first = column_machine(self.base, self.step, self.end, starts, count, symbols)
+        return Rule(first, of_row=self.row_operand)
 
     @cached_property
     def _rule(self) -> Rule:
@@ -251,9 +282,9 @@ class Arithmetic(Task):
         zeros = ["0"] * (self.count - 1)
         return [(self.operator or "").join([*zeros, digit]) for digit in last]
 
-    @abstractmethod
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
-        """Operands with the given digit counts and long carry chains."""
+        """Operands with the given digit counts and long carry chains, if a task says how."""
+        return tuple(self._random(rng, count) for count in counts)
 
     def _run(self, rng: np.random.Generator, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and last-plus-one column, from the right, of a random run; half reach the end."""

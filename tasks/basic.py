@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tasks import rules
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, TaskError
 from tasks.digits import Digits
@@ -15,8 +16,10 @@ class Successor(Arithmetic):
 
     name = "successor"
 
-    def rule(self) -> rules.Rule:
-        return rules.successor(self.base)
+    start = 1  # a carry into the last column
+
+    def step(self, carry: int, digit: int) -> tuple[int, int]:  # type: ignore[override]
+        return divmod(carry + digit, self.base)
 
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
         number = self._random(rng, counts[0])
@@ -33,8 +36,8 @@ class Addition(Arithmetic):
     operator = "+"
     count = 2
 
-    def rule(self) -> rules.Rule:
-        return rules.addition(self.base)
+    def step(self, carry: int, *digits: int) -> tuple[int, int]:
+        return divmod(carry + sum(digits), self.base)
 
     def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
         first, second = (self._random(rng, count) for count in counts)
@@ -67,8 +70,19 @@ class Multiplication(Arithmetic):
     operator = "*"
     count = 2
 
-    def rule(self) -> rules.Rule:
-        return rules.multiplication(self.base)
+    row_operand = 1
+
+    def begin(self, digit: int) -> tuple[int, int]:
+        """The state: the factor, and what is carried."""
+        return digit, 0
+
+    def step(self, state: tuple[int, int], digit: int) -> Any:  # type: ignore[override]
+        factor, carry = state
+        carry, product = divmod(factor * digit + carry, self.base)
+        return (factor, carry), product
+
+    def end(self, state: tuple[int, int]) -> tuple[int, ...]:
+        return (state[1],) if state[1] else ()
 
     def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
         number, digit = operands
@@ -138,8 +152,11 @@ class Parity(Arithmetic):
         if self.base != 2:
             raise TaskError(f"parity is defined on bits: base {self.base} is not possible, only 2")
 
-    def rule(self) -> rules.Rule:
-        return rules.running_xor()
+    def step(self, parity: int, bit: int) -> tuple[int, int]:  # type: ignore[override]
+        return parity ^ bit, parity ^ bit
+
+    def end(self, parity: int) -> tuple[int, ...]:
+        return ()
 
     def read(self, output: str) -> str:
         return output[:1]
@@ -168,8 +185,11 @@ class Subtraction(Arithmetic):
         self.symbols = (*DIGITS[: self.base], "-")
         self.delimiters = ("-",)
 
-    def rule(self) -> rules.Rule:
-        return rules.subtraction(self.base)
+    def step(self, borrow: int, a: int, b: int) -> tuple[int, int]:  # type: ignore[override]
+        return int(a - b - borrow < 0), (a - b - borrow) % self.base
+
+    def end(self, borrow: int) -> tuple[int, ...] | None:
+        return None if borrow else ()
 
     def problems(self, *operands: Digits) -> Problems:
         """The larger operand comes first."""

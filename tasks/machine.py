@@ -7,14 +7,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.rules import END, NO, ROW, Transducer, reduced
+from tasks.rules import END, NEVER, NO, ROW, Transducer, columns, reduced
+from tasks.rules import NOTHING as NO_DIGIT
 
 Step = Callable[..., tuple[Hashable, str | None] | None]
 """From a state and a word of each tape, None behind its last one: the next state, and what is
@@ -54,52 +55,99 @@ def machine(
     number = {word: i for i, word in enumerate(symbols)}
     closing = {CLOSED: base, NOTHING: base + 1, ROW: base + 2, END: base + 3}
     codes: dict[Any, int] = {**closing, **number}
-    columns = [*product((*symbols, None), repeat=k)]
-    most = min(MOST_STATES, MOST_ENTRIES // len(columns))
+    letters = [*product((*symbols, None), repeat=k)]
     begun = [("on", (False,) * k, 0, state) for state in [x for x, _, _ in starts] or [start]]
     states: dict[Any, int] = {state: i for i, state in enumerate(dict.fromkeys(begun))}
     after, written = list[np.ndarray](), list[np.ndarray]()
     for state in (queue := [*states]):
-        rows = np.full((2, len(columns)), NO)
-        possible = [not {*closers} & {*x} and _in_turn(turns, state[1], x) for x in columns]
+        rows = np.full((2, len(letters)), NO)
+        possible = [not {*closers} & {*x} and _in_turn(turns, state[1], x) for x in letters]
         for at in np.flatnonzero(possible):
-            if (move := _transition(state, columns[at], step, end, lag)) is None:
+            if (move := _transition(state, letters[at], step, end, lag)) is None:
                 continue
-            following, word = move
-            if closers:
-                following, word = _closed(columns[at], following, word, closers)
+            following, word = _closed(letters[at], move, closers) if closers else move
             if word not in codes:
-                shown = f"{', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
-                raise TaskError(f"{word!r} is written and is not a symbol: they are {shown}")
+                raise TaskError(f"{word!r} is written and is not a symbol: {_listed(symbols)}")
             if following not in states:
                 states[following] = len(states)
                 queue.append(following)
             rows[:, at] = states[following], codes[word]
         after.append(rows[0])
         written.append(rows[1])
-        if len(states) > most:
-            raise TaskError(
-                f"more than {most:,} states: a rule has a bounded number "
-                "of them; does its state count, or hold all that was read?"
-            )
-    shape = len(after), *(base + 1,) * k
-    tables = np.reshape(after, shape), np.reshape(written, shape)
+        _check_count(states, letters)
+    shape = (len(after), *(base + 1,) * k)
+    rows, out = np.reshape(after, shape), np.reshape(written, shape)
     what: dict[str, Any] = {"closers": tuple(number[word] for word in closers)}
     for name, words in ("symbols", [x for _, x, _ in starts]), ("openers", [x for *_, x in starts]):
         what[name] = tuple(number.get(x or "", base) for x in words) if any(words) else ()
     first = tuple(states[state] for state in begun)
-    result = reduced(Transducer(base, tuple(tapes), first, *tables, words=True, lag=lag, **what))
+    result = reduced(Transducer(base, tuple(tapes), first, rows, out, words=True, lag=lag, **what))
     if not result.states:
         raise TaskError("no source ends: step or end gives None wherever one could")
     return result
 
 
-def _closed(column: Sequence[str | None], following: Any, word: Any, closers: Sequence[str]) -> Any:
+def _listed(symbols: Sequence[str]) -> str:
+    return f"they are {', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
+
+
+def _check_count(states: Collection[Any], letters: Sequence[Any]) -> None:
+    if len(states) > (most := min(MOST_STATES, MOST_ENTRIES // len(letters))):
+        raise TaskError(
+            f"more than {most:,} states: a rule has a bounded number "
+            "of them; does its state count, or hold all that was read?"
+        )
+
+
+def _closed(column: Sequence[str | None], move: tuple[Any, Any], closers: Sequence[str]) -> Any:
     """A state and what is written before it, in rows that close with words of their own."""
+    following, word = move
     if word == ROW:
         raise TaskError(f"a row closes with {ROW}: it has closers, so give one of them")
     ended = tuple(letter is None for letter in column)
     return ("done", ended, 0, 0) if word in closers else following, word
+
+
+def column_machine(
+    base: int,
+    step: Callable[..., tuple[Any, int]],
+    end: Callable[[Any], Sequence[int] | None],
+    starts: Sequence[Any],
+    count: int,
+    symbols: Sequence[int] = (),
+) -> Transducer:
+    """The transducer that ``step`` describes on the digits of ``count`` numbers of one width.
+
+    ``step(state, *digits)``: the next state and the digit that is written. ``end(state)``: the
+    digits behind the last column, at most one; None where no source ends. ``starts``: the states
+    before the first column, one for each of ``symbols`` if there are any. ``TaskError`` for what is
+    no digit, and for states without end or order.
+    """
+    letters = [*product(range(base), repeat=count)]
+    moves: dict[Any, list[tuple[Any, int]]] = {}
+    for state in (queue := [*dict.fromkeys(starts)]):
+        moves[state] = [step(state, *column) for column in letters]
+        for column, move in zip(letters, moves[state], strict=True):
+            if not isinstance(move, tuple) or len(move) != 2 or move[1] not in range(base):
+                call = f"step({', '.join(map(repr, (state, *column)))})"
+                raise TaskError(f"{call} gives {move!r}: give (next state, digit)")
+        queue += {after for after, _ in moves[state]} - {*queue}
+        _check_count(queue, letters)
+    try:
+        number = {state: i for i, state in enumerate(sorted(moves))}
+    except TypeError:
+        raise TaskError("its states have no order: give whole numbers, or tuples of them") from None
+    left = [end(state) for state in number]
+    if odd := [x for x in left if x is not None and (len(x) > 1 or not {*x} <= {*range(base)})]:
+        raise TaskError(f"an end gives {odd[0]!r}: give a tuple of at most one digit, or None")
+    last = np.array([NEVER if x is None else x[0] if x else NO_DIGIT for x in left])
+    following, written = (
+        np.array([values(move) for state in number for move in moves[state]])
+        for values in (lambda move: number[move[0]], lambda move: move[1])
+    )
+    shape, begun = (-1, *(base,) * count), [number[state] for state in starts]
+    tables = following.reshape(shape), written.reshape(shape), last
+    return columns(base, *tables, begun, range(count), symbols)
 
 
 def _in_turn(turns: Sequence[int], over: Sequence[bool], column: Sequence[str | None]) -> bool:

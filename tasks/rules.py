@@ -531,65 +531,6 @@ def reduced(machine: Transducer) -> Transducer:
     return replace(machine, next=after, written=written[rows], **about)
 
 
-def carrying(totals: np.ndarray, base: int, **keywords: Any) -> Transducer:
-    """Writes ``total mod base`` and carries ``total // base``.
-
-    ``totals (q, base, ...)``: the sum of a column, whose state is the carry into it.
-    """
-    carry = np.arange(len(totals))
-    last = np.where(carry == 0, NOTHING, carry)
-    return columns(base, totals // base, totals % base, last, **keywords)
-
-
-@cache
-def successor(base: int) -> Rule:
-    """The carry comes in at the last column."""
-    return Rule(carrying(np.add.outer(np.arange(2), np.arange(base)), base, start=(1,)))
-
-
-@cache
-def addition(base: int, count: int = 2) -> Rule:
-    """``count`` digits and the carry, which is below ``count``, itself at most ``base``."""
-    totals = np.arange(count)
-    for _ in range(count):
-        totals = np.add.outer(totals, np.arange(base))
-    return Rule(carrying(totals, base, start=(0,), tapes=range(count)))
-
-
-@cache
-def subtraction(base: int) -> Rule:
-    """The state is the borrow; no source ends with one, its first operand not being smaller."""
-    borrow, first, second = np.ogrid[:2, :base, :base]
-    rest = first - second - borrow
-    last = np.array([NOTHING, NEVER])
-    return Rule(columns(base, (rest < 0).astype(int), rest % base, last, (0,), (0, 1)))
-
-
-@cache
-def running_xor() -> Rule:
-    """The state is the parity of the bits so far."""
-    table = np.bitwise_xor.outer(np.arange(2), np.arange(2))
-    return Rule(columns(2, table, table, np.full(2, NOTHING), (0,)))
-
-
-@cache
-def multiplication(base: int) -> Rule:
-    """A state is a carry together with the digit that all columns are multiplied by."""
-    factor, carry, digit = np.ogrid[:base, :base, :base]
-    total = factor * digit + carry
-    following = (factor * base + total // base).reshape(base * base, base)
-    carries = np.tile(np.arange(base), base)
-    transducer = columns(
-        base,
-        following,
-        (total % base).reshape(base * base, base),
-        np.where(carries == 0, NOTHING, carries),
-        range(0, base * base, base),
-        symbols=range(base),
-    )
-    return Rule(transducer, of_row=1)
-
-
 NULL, BELOW, NOT_BELOW = 0, 1, 2
 """Of two numbers, as far as they were read: both are 0, the first is below the other, or not."""
 

@@ -208,7 +208,7 @@ def test_every_row_that_may_follow_is_there():
     ],
 )
 def test_tables_name_what_there_is(change, said):
-    rule = rules.addition(3)
+    rule = get_task("addition", base=3).rule()
     assert rule.first.states == 6
     with pytest.raises(NotClosed, match=said):
         check_closed(replace(rule, first=replace(rule.first, **change)))
@@ -394,7 +394,7 @@ def test_what_a_rule_says_of_its_rows_fits_together(rule, change, said):
 
 def test_a_rule_of_a_class_of_its_own_is_refused():
     with pytest.raises(NotClosed, match="of a class of its own"):
-        check_closed(Own(rules.successor(2).first))
+        check_closed(Own(get_task("successor", base=2).rule().first))
 
 
 @pytest.mark.parametrize("operands", [0, -1, 1.5, True])
@@ -489,7 +489,8 @@ def taken(
     config = {"d_model": 8, "heads": 1, "decoder_layers": 1, "scheme": "none"}
     config |= {"bos_token_id": 4, "eos_token_id": 5, **more}
     source = {"aligned": False, "delimiters": [4, 5]} | (source or {})
-    rule = rule or rules.successor(2).as_dict()
+    task: Any = get_task("successor", base=2)
+    rule = rule or task.rule().as_dict()
     e.take(rule, {"self": [[[own]]], "cross": [[[cross]]]}, config, source)
     return e
 
@@ -523,7 +524,10 @@ def test_the_checker_names_what_it_cannot_follow(said):
 
 
 def test_the_checker_compares_how_operands_lie_with_what_the_run_recorded():
-    addition = {"rule": rules.addition(2).as_dict(), "source": {"delimiters": [4, 2, 5]}}
+    addition = {
+        "rule": get_task("addition", base=2).rule().as_dict(),
+        "source": {"delimiters": [4, 2, 5]},
+    }
     aligned = addition | {"source": {"delimiters": [4, 2, 5], "aligned": True}}
     for given, fits in ((addition, "free"), (aligned, "aligned"), ({}, "aligned")):
         e = taken(**given)

@@ -26,7 +26,7 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.proof.prove import prepare
 from abc_calib.proof.witness import Witnesses
-from tasks import TaskError, WordTask, get_task, rules
+from tasks import Arithmetic, TaskError, WordTask, get_task, rules
 from tasks.automata import MACHINES, Automaton
 from tasks.closure import NotClosed, check_closed
 from tasks.division import Division
@@ -573,5 +573,59 @@ def test_operands_of_words_are_equally_long():
 
 
 def test_rules_have_few_states():
-    assert rules.addition(10).first.states == rules.successor(10).first.states == 6
-    assert rules.multiplication(10).first.symbols == tuple(range(10))
+    for name in ("addition", "successor"):
+        assert get_task(name).rule().first.states == 6
+    assert get_task("multiplication").rule().first.symbols == tuple(range(10))
+
+
+class Shifted(Arithmetic):
+    """Each digit and the one before it: a state need be no carry."""
+
+    name = "shifted"
+
+    def step(self, before, digit):
+        return digit, before
+
+    def end(self, before):
+        return (before,)
+
+
+class Same(Shifted):
+    """Digits that are not 7: what no source may end in."""
+
+    name = "same"
+
+    def step(self, bad, digit):
+        return max(bad, int(digit == 7)), digit
+
+    def end(self, bad):
+        return None if bad else ()
+
+
+def test_a_step_on_digits_is_a_rule():
+    for number in ("0", "12", "9070"):
+        answer = Shifted().parse(number).answer
+        assert [int(x) for x in answer.values[0][::-1]][: len(number) + 1] == [
+            0,
+            *map(int, number[::-1]),
+        ]
+    check_closed(Shifted().rule())
+    assert Same().solve("1234") == "1234"
+    with pytest.raises(TaskError, match="127 is not a source of same"):
+        Same().solve("127")
+
+
+@pytest.mark.parametrize(
+    "step, end, said",
+    [
+        (lambda self, state, digit: (state + 1, digit), None, "more than 10,000 states"),
+        (lambda self, state, digit: (0, 10), None, r"step\(0, 0\) gives \(0, 10\)"),
+        (lambda self, state, digit: digit, None, r"step\(0, 0\) gives 0: give \(next state"),
+        (lambda self, state, digit: ("" if digit else 0, 0), None, "states have no order"),
+        (lambda self, state, digit: (0, digit), lambda self, state: (1, 2), r"end gives \(1, 2\)"),
+    ],
+)
+def test_a_step_on_digits_that_is_none_is_told(step, end, said):
+    own = type("Own", (Arithmetic,), {"name": "own", "step": step, **({"end": end} if end else {})})
+    with pytest.raises(TaskError, match=said):
+        own().rule()

@@ -33,8 +33,8 @@ DECLARED = {
     *("ahead", "ahead_below", "backward", "closers", "count", "counted", "default_base"),
     *("delimiters", "gold_attention", "inputs", "kinds", "laws", "name", "notation", "operands"),
     *("operator", "options", "pass_size", "remark", "rereads", "row_words", "sampling"),
-    *("separators", "shortest", "splits", "start", "start_below", "stride", "symbols"),
-    *("train_length", "train_rows", "unit", "usage"),
+    *("row_operand", "separators", "shortest", "splits", "start", "start_below", "stride"),
+    *("symbols", "train_length", "train_rows", "unit", "usage"),
 }
 SAMPLING = {
     *("_chains", "_distinct", "_draw", "_random", "_run", "_uniform", "_walked", "families"),
