@@ -132,8 +132,12 @@ def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
     """
     header, lines = text.split("\n")[0], (line + "\n" for line in text.split("\n"))
     spaced = f"{separator} " in header and _named(header.split(separator)) is not None
-    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
-    rows = csv.reader(lines, delimiter=separator, skipinitialspace=spaced, quoting=quoting)
+    rows = csv.reader(
+        lines,
+        delimiter=separator,
+        skipinitialspace=spaced,
+        quoting=csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE,
+    )
     names: list[str] | None = None
     before, longest = 0, csv.field_size_limit(max(len(text), csv.field_size_limit()))
     try:

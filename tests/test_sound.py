@@ -686,9 +686,9 @@ def test_the_checker_refuses_what_a_loaded_model_does_besides():
     with pytest.raises(SystemExit, match="two signs are one token"):
         taken(rule=rows, source={"row": 5})
     with pytest.raises(SystemExit, match="its one row has operands of other rows"):
-        taken(rule=rules.successor(2).as_dict() | {"listed": True})
+        taken(rule=get_task("successor", base=2).rule().as_dict() | {"listed": True})
     with pytest.raises(NotClosed, match="its one row has the operands of other rows"):
-        check_closed(replace(rules.successor(2), listed=True))
+        check_closed(replace(get_task("successor", base=2).rule(), listed=True))
 
 
 class Sly(Addition):
