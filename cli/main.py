@@ -77,6 +77,8 @@ def refused(error: Any) -> str:
         error.show()
         return ""
     message = error.format_message().removesuffix(".").replace("\n", " ")
+    if number := re.match(r"no such option: -[0-9]", message, re.IGNORECASE):
+        return f"{number[0][:1].lower()}{message[1:]}: write -- before a text that begins with -"
     return message[:1].lower() + message[1:]
 
 

@@ -71,6 +71,7 @@ abc calibrate --sites self --dirs anti => there is no line in these directions a
 abc calibrate successor-calibrated-seed0-1 => is calibrated already: name the run it came from,
 abc predict '' => '' is not a source of successor: write digits 0-9, as in '123'
 abc predict 12a => 'a' is not a digit of base 10: successor takes digits 0-9, as in '123'
+abc predict -3+2 => no such option: -3: write -- before a text that begins with -
 abc predict 7 --run nowhere => there is no run nowhere: abc runs lists them
 abc heatmap --format gif => --format gif: input should be 'pdf', 'svg' or 'png'
 abc heatmap --sites nose => --sites nose: input should be 'encoder', 'self' or 'cross'
