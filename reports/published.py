@@ -55,8 +55,7 @@ def main() -> None:
     text = (HERE / "page.txt").read_text()
     papers = [target for target in TARGETS.values() if target.numbers]
     text = text.replace("{targets}", as_markdown(COLUMNS, [*map(summary, papers)]).strip())
-    for padded in (20, 61):
-        text = text.replace(f"{{addition-{padded}}}", addition(padded).strip())
+    text = text.replace("{addition-20}", addition(20).strip())
     HERE.with_suffix(".md").write_text(text)
 
 

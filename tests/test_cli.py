@@ -364,7 +364,7 @@ def test_the_commands_of_a_run_have_all_that_it_was_made_with(tiny):
 
 def test_options_of_a_foreign_model_are_taken_or_refused(abc, monkeypatch):
     """``--minutes`` reaches the proof; what means nothing with ``--hf`` is not dropped."""
-    adopted = SimpleNamespace(summary="", task=SimpleNamespace(follows=None))
+    adopted = SimpleNamespace(summary="", task=SimpleNamespace(follows=None, pairs=()))
     monkeypatch.setattr(stages, "adopt", lambda *_, **__: adopted)
     monkeypatch.setattr(stages, "opened", lambda run: run)
 
