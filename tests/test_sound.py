@@ -137,7 +137,7 @@ class TwoEnds(Copied):
 def test_sources_that_are_laid_out_otherwise_are_refused():
     model, data = small(TwoEnds(), [ALONE], [Line("diag", 1, 0)])
     with pytest.raises(forms.Unbounded, match=r"number of tokens of the source is 5, not 4"):
-        check_laid_out(data, prove.shape_of(model, data))
+        check_laid_out(data, prove.setup_of(model, data))
 
 
 class Pairs(WordTask):
@@ -414,7 +414,7 @@ class CountedPairs(Counted):
 
 def test_sources_of_several_parts_besides_a_number_of_rows_are_drawn():
     model, data = small(CountedPairs(), [ALONE], [Line("vert", 0, 0)])
-    short = Witnesses(data.task, prepare(model, data).field).short(200)
+    short = Witnesses(data.task, prepare(model, data).listing).short(200)
     assert sum(len(problems) for _, problems in short) > 10
 
 
@@ -573,7 +573,7 @@ class Harder(Addition):
 def test_a_task_overrides_what_is_on_the_list_alone():
     def judged(task: Any) -> Any:
         model, data = small(task, [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
-        return compared(Witnesses(task, prepare(model, data).field))
+        return compared(Witnesses(task, prepare(model, data).listing))
 
     assert judged(Harder()) is None
     with pytest.raises(forms.Unbounded, match="its task overrides tokens: a certificate takes"):
@@ -617,12 +617,12 @@ def test_parts_of_large_nodes_are_drawn_at_random():
     node = max(proof.sizes, key=lambda node: proof.sizes[node])
     whole, first = proof.codes[node], set()
     for seed in range(8):
-        made = [*parts(proof.field, node, 12, rng=np.random.default_rng(seed))]
+        made = [*parts(proof.listing, node, 12, rng=np.random.default_rng(seed))]
         assert np.array_equal(np.sort(np.concatenate(made)), whole)
         first.add(tuple(made[0].tolist()))
     assert len(first) > 1
     with pytest.raises(TooMany):
-        proof.field.windows(node, {}, 12)
+        proof.listing.windows(node, {}, 12)
 
 
 # What a loaded model does besides
@@ -706,7 +706,7 @@ def test_the_tables_of_padded_numbers_are_compared_too():
     model, data = small(Sly(3), [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
     assert data.task.solve("1+0") == "0"
     with pytest.raises(Unbounded, match="its rule is not the same each time"):
-        compared(Witnesses(data.task, prepare(model, data).field))
+        compared(Witnesses(data.task, prepare(model, data).listing))
 
 
 def test_another_tokenizer_is_no_part_of_a_run(tiny):

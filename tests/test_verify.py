@@ -119,7 +119,7 @@ def test_a_proof_that_looks_at_too_few_sizes_is_found_out(monkeypatch):
 def program_margin(model: Any, data: Any, proof: Any) -> tuple[int, float]:
     """The windows and the smallest margin as the exported program finds them."""
     e: Any = object.__new__(checker.Export)
-    o, shape, ids = model.options, proof.field.shape, data.vocabulary.ids
+    o, shape, ids = model.options, proof.listing.setup, data.vocabulary.ids
     config = {"d_model": o.width, "heads": o.heads, "decoder_layers": o.decoder_layers}
     config |= {"scheme": o.scheme, "cyclic": getattr(o, "cyclic", None)}
     config |= {"encoder_layers": getattr(o, "encoder_layers", 0)}
@@ -163,12 +163,12 @@ def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     assert found is not None
     model, data, proof, checked = found
     model, rng, seen = double(model), np.random.default_rng(0), 0
-    witnesses = Witnesses(data.task, proof.field)
+    witnesses = Witnesses(data.task, proof.listing)
     for one in checked[:6]:
         for code, margin in zip(one.failing[:2].tolist(), one.margins[:2].tolist(), strict=True):
             for at, problems in witnesses.sources(one.node, code, 2, 8, rng):
                 batch = data.lay_out(problems)
-                right = code // proof.field.radix(one.node)
+                right = code // proof.listing.radix(one.node)
                 assert int(batch.target[0, at]) == right
                 assert float(margins(model, batch)[0, at]) == pytest.approx(margin, abs=1e-6)
                 seen += 1
@@ -183,7 +183,7 @@ def test_windows_made_in_parts_are_the_same(seed, monkeypatch):
     _, _, proof, checked = found
     for node, whole in proof.codes.items():
         with suppress(TooMany):
-            made = list(parts(proof.field, node, max(200, len(whole) // 3)))
+            made = list(parts(proof.listing, node, max(200, len(whole) // 3)))
             assert np.array_equal(np.sort(np.concatenate(made)), whole)
     monkeypatch.setattr(prove, "PART", max(200, max(map(len, proof.codes.values())) // 3))
     streamed = check(replace(proof, codes=dict.fromkeys(proof.codes)))
@@ -560,7 +560,7 @@ def followed(task: Any) -> Any:
     model = build_model("transformer", ONE_HEAD, data, 0)
     cross = (Line("anti", 1, 0), Line("anti", 2, 0))
     model.set_lines(LineBias({"self": (((ALONE,),),), "cross": ((cross,),)}))
-    return model, data, prepare(model, data).field
+    return model, data, prepare(model, data).listing
 
 
 def test_answers_of_its_own_are_compared_with_the_rule():

@@ -353,13 +353,13 @@ def test_windows_of_a_machine_are_found_in_sources(model_for):
     sites: Any = {"self": (tuple((x,) for x in own),), "cross": (tuple((x,) for x in crossed),)}
     model.set_lines(LineBias(sites))
     proof = prepare(model, data)
-    witnesses, rng, found = Witnesses(task, proof.field), np.random.default_rng(0), 0
+    witnesses, rng, found = Witnesses(task, proof.listing), np.random.default_rng(0), 0
     for node in [*proof.codes][:14]:
         codes = proof.codes[node]
         assert codes is not None
         for code in codes[:: max(1, len(codes) // 2)].tolist():
             for at, problems in witnesses.sources(node, code, 1, 6, rng):
-                right = code // proof.field.radix(node)
+                right = code // proof.listing.radix(node)
                 assert int(data.lay_out(problems).target[0, at]) == right
                 found += 1
     assert found > 4

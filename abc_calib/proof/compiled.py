@@ -20,7 +20,7 @@ from abc_calib.errors import AbcError
 from abc_calib.proof.evaluate import Noted, predicted
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.prove import Proof, Undecided, prepare
-from abc_calib.proof.windows import Place
+from abc_calib.proof.windows import Occurrence
 from tasks.rules import NO, Tape, Transducer, reduced
 
 MOST_COLUMNS = 4_000_000
@@ -112,7 +112,7 @@ def compiled(model: Any, data: Data) -> Compiled:
         raise AbcError("outputs of several rows are not compiled: give a task that answers in one")
     if proof.rule.stride > 1:
         raise AbcError("rules that read several words a column are not compiled: give another task")
-    if proof.field.shape.period > 1:
+    if proof.listing.setup.period > 1:
         raise AbcError("its positions repeat, which no state of a transducer follows")
     if not proof.whole:
         raise AbcError(f"its {proof.size:,} windows are too many to be held")
@@ -126,16 +126,16 @@ class Reader:
         self.proof, self.rule = proof, proof.rule.first
         self.base, self.end = self.rule.base, (self.rule.base,) * len(self.rule.tapes)
         #: by whether the query is behind the end, and gaps
-        self.places: dict[tuple[int, ...], tuple[Table, tuple[Ref, ...]]] = {}
+        self.occurrences: dict[tuple[int, ...], tuple[Table, tuple[Ref, ...]]] = {}
         self.open: dict[tuple[int, ...], list[bool]] = {}
         for node, table in self._tables():
-            for place in proof.field.places[node]:
-                at = place.size.frame["column"][0] > 0, *place.size.gaps.values
-                self.places[at] = table, self._refs(place, table)
-                self.open[at] = place.size.gaps.open
-        most = max(gap for _, *gaps in self.places for gap in gaps)
+            for occurrence in proof.listing.occurrences[node]:
+                at = occurrence.query.frame["column"][0] > 0, *occurrence.query.gaps.values
+                self.occurrences[at] = table, self._refs(occurrence, table)
+                self.open[at] = occurrence.query.gaps.open
+        most = max(gap for _, *gaps in self.occurrences for gap in gaps)
         self.clip, self.past = 2 * most + 2, most + 2
-        refs = {ref for _, place_refs in self.places.values() for ref in place_refs}
+        refs = {ref for _, place_refs in self.occurrences.values() for ref in place_refs}
         near = [r for r in refs if not r.fixed and r.tape != WRITTEN]
         self.ahead = max([self._horizon() - 1, 0, *(r.column for r in near)])
         self.back = self.ahead + max([0, *(-r.column for r in near)])
@@ -144,10 +144,10 @@ class Reader:
 
     def _tables(self) -> Iterator[tuple[int, Table]]:
         """What the model predicts, of each node."""
-        field = self.proof.field
+        listing = self.proof.listing
         blocks, pairs = Noted(self.proof.model, 1), dict[int, list[tuple[np.ndarray, np.ndarray]]]()
-        for node, codes, tokens in predicted(blocks, field, self.proof.all_parts()):
-            values, right = field.places[node][0].split(codes)
+        for node, codes, tokens in predicted(blocks, listing, self.proof.all_parts()):
+            values, right = listing.occurrences[node][0].split(codes)
             if wrong := int((tokens != right).sum()):
                 raise AbcError(
                     f"it is wrong in at least {wrong:,} windows, so that it is not a machine of "
@@ -156,22 +156,22 @@ class Reader:
             pairs.setdefault(node, []).append((values, tokens))
         for node, parts in pairs.items():
             values, tokens = (np.concatenate(part) for part in zip(*parts, strict=True))
-            place = field.places[node][0]
+            occurrence = listing.occurrences[node][0]
             far = [
-                abs((a.column - place.size.column).value) if a.column is not None else 0
-                for a in place.atoms
+                abs((a.column - occurrence.query.column).value) if a.column is not None else 0
+                for a in occurrence.atoms
             ]
             yield node, _table(values, tokens, sorted(range(len(far)), key=lambda k: -far[k]))
 
-    def _refs(self, place: Place, table: Table) -> tuple[Ref, ...]:
+    def _refs(self, occurrence: Occurrence, table: Table) -> tuple[Ref, ...]:
         """Where the atoms stand that a table is asked by."""
-        refs, gaps = [], [k for k, is_open in enumerate(place.size.gaps.open) if is_open]
-        for atom in (place.atoms[k] for k in table.kept):
+        refs, gaps = [], [k for k, is_open in enumerate(occurrence.query.gaps.open) if is_open]
+        for atom in (occurrence.atoms[k] for k in table.kept):
             if atom.kind == "symbol":
                 refs.append(Ref(SYMBOL, 0, True))
                 continue
             tape = WRITTEN if atom.kind == "written" else self.rule.tapes.index(atom.of)
-            apart = atom.column - place.size.column
+            apart = atom.column - occurrence.query.column
             if not any(apart.slopes[k] for k in gaps):
                 refs.append(Ref(tape, apart.value, False))
             elif not any(atom.column.slopes[k] for k in gaps):
@@ -187,8 +187,8 @@ class Reader:
         for less in itertools.product(*(range(gap, -1, -1) for gap in gaps)):
             at = past, *less
             fits = zip(gaps, less, self.open.get(at, ()), strict=False)
-            if at in self.places and all(a == b or is_open for a, b, is_open in fits):
-                return self.places[at]
+            if at in self.occurrences and all(a == b or is_open for a, b, is_open in fits):
+                return self.occurrences[at]
         return None
 
     def _horizon(self) -> int:

@@ -18,7 +18,7 @@ from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.transformer.blocks import Blocks, States
 from abc_calib.proof.graph import Graph
 from abc_calib.proof.rounding import Rounding
-from abc_calib.proof.windows import Field, distinct
+from abc_calib.proof.windows import AllWindows, distinct
 
 CHUNK = 2**13
 """Windows of one node that are computed at once."""
@@ -133,37 +133,37 @@ class Evaluation:
 
 def by_layers(
     blocks: Blocks,
-    field: Field,
+    listing: AllWindows,
     windows: Iterator[tuple[int, np.ndarray]],
     on_windows: Callable[[int], None] = lambda done: None,
 ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
     """Node, windows and their margins, for the ``windows`` of each node as numbers."""
     done = 0
-    for run, node, codes in _runs(blocks, field, windows):
-        right, value = np.divmod(codes, field.radix(node))
+    for run, node, codes in _runs(blocks, listing, windows):
+        right, value = np.divmod(codes, listing.radix(node))
         yield node, codes, run.margins(node, value, right)
         done += len(codes)
         on_windows(done)
 
 
 def predicted(
-    blocks: Blocks, field: Field, windows: Iterator[tuple[int, np.ndarray]]
+    blocks: Blocks, listing: AllWindows, windows: Iterator[tuple[int, np.ndarray]]
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Node, windows and the tokens with the largest logits, ``(n,)``."""
-    for run, node, codes in _runs(blocks, field, windows):
-        yield node, codes, run.tokens(node, codes % field.radix(node))
+    for run, node, codes in _runs(blocks, listing, windows):
+        yield node, codes, run.tokens(node, codes % listing.radix(node))
 
 
 def _runs(
-    blocks: Blocks, field: Field, windows: Iterator[tuple[int, np.ndarray]]
+    blocks: Blocks, listing: AllWindows, windows: Iterator[tuple[int, np.ndarray]]
 ) -> Iterator[tuple[Evaluation, int, np.ndarray]]:
     """The windows of each node with an evaluation that has computed them."""
     for together in _together(windows):
         each: dict[int, list[np.ndarray]] = {}
         for node, codes in together:  # a node may be there in several parts
-            each.setdefault(node, []).append(codes % field.radix(node))
+            each.setdefault(node, []).append(codes % listing.radix(node))
         values = {node: distinct(np.concatenate(parts)) for node, parts in each.items()}
-        run = Evaluation(blocks, field.graph, field.shape.rule.base, values)
+        run = Evaluation(blocks, listing.graph, listing.setup.rule.base, values)
         run.run()
         yield from ((run, node, codes) for node, codes in together)
 

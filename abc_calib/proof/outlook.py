@@ -16,10 +16,10 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout, Line, LineBias
 from abc_calib.proof.compared import compared
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.graph import Shape
+from abc_calib.proof.graph import Setup
 from abc_calib.proof.labels import atom_name
 from abc_calib.proof.prove import Undecided, fitting, rule_of
-from abc_calib.proof.windows import Field, TooMany, distinct
+from abc_calib.proof.windows import AllWindows, TooMany, distinct
 from abc_calib.proof.witness import Sources
 from tasks import Task
 from tasks.machine import columns_seen
@@ -116,12 +116,16 @@ def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[st
         return None, ()
     layout, ids = fitting(data, rule), data.vocabulary.ids
     for back in range(columns + 1):
-        field = Field(Shape(rule, _lines(layout, rule, back), 1, 0, layout, ids), max(ids.values()))
-        counts = {node: _count(field, node) for node in field.places}
+        listing = AllWindows(
+            Setup(rule, _lines(layout, rule, back), 1, 0, layout, ids), max(ids.values())
+        )
+        counts = {node: _count(listing, node) for node in listing.occurrences}
         if all(count is not None for count in counts.values()):
             sizes = {node: count or 0 for node, count in counts.items()}
-            place = field.places[max(sizes, key=sizes.__getitem__)][0]
-            return sum(sizes.values()), tuple(atom_name(place, atom) for atom in place.atoms)
+            occurrence = listing.occurrences[max(sizes, key=sizes.__getitem__)][0]
+            return sum(sizes.values()), tuple(
+                atom_name(occurrence, atom) for atom in occurrence.atoms
+            )
     return None, ()  # a row's first column decides, too
 
 
@@ -146,13 +150,13 @@ def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
     return LineBias({"cross": (heads[0],), "self": (heads[1],)})
 
 
-def _count(field: Field, node: int) -> int | None:
+def _count(listing: AllWindows, node: int) -> int | None:
     """How many windows a node has; None where one of them is followed by different tokens."""
     try:
-        codes = field.windows(node, {}, MOST)
+        codes = listing.windows(node, {}, MOST)
     except TooMany:
         raise Unbounded(
             f"it has more than {MOST:,} windows, which no training sees: give it fewer symbols, or "
             "let it write more of its state"
         ) from None
-    return len(codes) if len(distinct(codes % field.radix(node))) == len(codes) else None
+    return len(codes) if len(distinct(codes % listing.radix(node))) == len(codes) else None

@@ -96,7 +96,7 @@ def seen_again(
     assert certificate.margin is not None and proof is not None
     exact: Any = proof.model.exact()
     exact.set_path("dense")
-    long = Witnesses(data.task, proof.field).long
+    long = Witnesses(data.task, proof.listing).long
     drawn = _drawn(decision, samples, seed)
     parts = (drawn[first : first + TOGETHER] for first in range(0, len(drawn), TOGETHER))
     least = min(
@@ -154,7 +154,7 @@ def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Probl
     rng = np.random.default_rng([seed, 6])
     proof = decision.proof
     assert proof is not None
-    witnesses = Witnesses(proof.data.task, proof.field)
+    witnesses = Witnesses(proof.data.task, proof.listing)
     sizes = np.array([checked.windows for checked in decision.checked])
     pairs: list[tuple[int, Problems]] = []
     for checked, count in zip(

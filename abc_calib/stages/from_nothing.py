@@ -21,7 +21,7 @@ from abc_calib.progress import bar
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.prove import shape_of
+from abc_calib.proof.prove import setup_of
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.proof.until import is_large
@@ -128,7 +128,7 @@ def _decidable(config: RunConfig) -> RunConfig:
     sites = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
     model.set_lines(LineBias(sites, stream=model.stream))
     try:  # whatever lines are found, what else the model has stays
-        shape_of(model, second.data)
+        setup_of(model, second.data)
     except Unbounded as error:
         raise UsageError(f"no certificate can judge this model: {error}") from None
     return second.config
