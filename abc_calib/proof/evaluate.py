@@ -83,13 +83,12 @@ class Evaluation:
         return total
 
     @torch.inference_mode()
-    def run(self, on_node: Callable[[int, int], None] = lambda node, count: None) -> None:
-        """Compute the states of all nodes; ``on_node`` is called with each node and its count."""
+    def run(self) -> None:
+        """Compute the states of all nodes."""
         for node in sorted(self.codes):
             codes = self.codes[node]
             parts = [codes[i : i + CHUNK] for i in range(0, len(codes), CHUNK)]
             self.states[node] = States(torch.cat([self._state(node, part) for part in parts]))
-            on_node(node, len(codes))
 
     def _state(self, node: int, codes: np.ndarray) -> Tensor:
         """The states ``(n, d)`` of a node in these windows."""
@@ -114,21 +113,12 @@ class Evaluation:
     @torch.inference_mode()
     def margins(self, node: int, codes: np.ndarray, right: np.ndarray) -> Tensor:
         """How far the logits of the tokens ``right (n,)`` are above all others, ``(n,)``."""
-        margins = []
-        tokens = self._on_device(right.astype(np.int64)).split(CHUNK)
-        for logits, token in zip(self._logits(node, codes), tokens, strict=True):
+        where = self._on_device(np.searchsorted(self.codes[node], codes))
+        margins, tokens = [], self._on_device(right.astype(np.int64))
+        for at, token in zip(where.split(CHUNK), tokens.split(CHUNK), strict=True):
+            logits = self.blocks.logits(self.states[node].states.index_select(0, at))
             margins.append(logit_margins(logits, token).nan_to_num(nan=-math.inf).cpu())
         return torch.cat(margins)
-
-    @torch.inference_mode()
-    def tokens(self, node: int, codes: np.ndarray) -> np.ndarray:
-        """The tokens with the largest logits, ``(n,)``."""
-        return torch.cat([x.argmax(1).cpu() for x in self._logits(node, codes)]).numpy()
-
-    def _logits(self, node: int, codes: np.ndarray) -> Iterator[Tensor]:
-        where = self._on_device(np.searchsorted(self.codes[node], codes))
-        for at in where.split(CHUNK):
-            yield self.blocks.logits(self.states[node].states.index_select(0, at))
 
 
 def by_layers(
@@ -139,25 +129,6 @@ def by_layers(
 ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
     """Node, windows and their margins, for the ``windows`` of each node as numbers."""
     done = 0
-    for run, node, codes in _runs(blocks, listing, windows):
-        right, value = np.divmod(codes, listing.radix(node))
-        yield node, codes, run.margins(node, value, right)
-        done += len(codes)
-        on_windows(done)
-
-
-def predicted(
-    blocks: Blocks, listing: AllWindows, windows: Iterator[tuple[int, np.ndarray]]
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Node, windows and the tokens with the largest logits, ``(n,)``."""
-    for run, node, codes in _runs(blocks, listing, windows):
-        yield node, codes, run.tokens(node, codes % listing.radix(node))
-
-
-def _runs(
-    blocks: Blocks, listing: AllWindows, windows: Iterator[tuple[int, np.ndarray]]
-) -> Iterator[tuple[Evaluation, int, np.ndarray]]:
-    """The windows of each node with an evaluation that has computed them."""
     for together in _together(windows):
         each: dict[int, list[np.ndarray]] = {}
         for node, codes in together:  # a node may be there in several parts
@@ -165,7 +136,11 @@ def _runs(
         values = {node: distinct(np.concatenate(parts)) for node, parts in each.items()}
         run = Evaluation(blocks, listing.graph, listing.setup.rule.base, values)
         run.run()
-        yield from ((run, node, codes) for node, codes in together)
+        for node, codes in together:
+            right, value = np.divmod(codes, listing.radix(node))
+            yield node, codes, run.margins(node, value, right)
+            done += len(codes)
+            on_windows(done)
 
 
 def _together(
