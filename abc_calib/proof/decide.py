@@ -13,7 +13,6 @@ import numpy as np
 
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import failure
-from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.proof.blackbox import BlackBox
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.compared import compared
@@ -105,7 +104,7 @@ def decide(
         _enumerate(decision, on_windows)
     except (Undecided, Unbounded) as error:
         decision.proof = None
-        _search(certificate, run, model, str(error))
+        judge(certificate, model, run.data, str(error))
     certificate.seconds = round(time.perf_counter() - started, 1)
     return decision
 
@@ -340,16 +339,3 @@ def failing_sources(
                 checked.node, code, each, widest, rng, near, patient
             ):
                 yield checked.node, number, task.plain(task.render(problem), 0)
-
-
-def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:
-    """Where nothing can be enumerated: is there a source that the model gets wrong?"""
-    short = run.config.train.length
-    certificate.reason = why
-    for length in (short, short + 1, 2 * short, 4 * short, 8 * short):
-        counterexample = smallest(stress(model, run.data, [length], samples=20, search=256))
-        if counterexample is not None:
-            certificate.outcome = "refuted"
-            certificate.counterexamples = [counterexample.as_dict()]
-            certificate.reason = f"{why}; a search found a source of {counterexample.digits} digits"
-            return

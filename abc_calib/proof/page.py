@@ -19,7 +19,7 @@ def page(certificate: dict[str, Any]) -> str:
     from jinja2 import Environment
 
     rule = certificate["rule"] or {}
-    row = rule.get("later") or rule.get("first")
+    row = rule.get("later") or rule.get("first") or {}
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     text = environment.from_string(TEMPLATE.read_text("utf-8")).render(
         certificate,
