@@ -13,9 +13,9 @@ import numpy as np
 
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import failure
+from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.blackbox import BlackBox
 from abc_calib.proof.certificate import Certificate
-from abc_calib.proof.compared import compared
 from abc_calib.proof.fingerprint import fingerprint, machine
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.labels import atom_name, where
@@ -99,7 +99,7 @@ def decide(
         proof = prepare(model, run.data, most=most)
         decision.proof = proof = replace(proof, model=model.frozen().exact())  # copied once
         check_laid_out(run.data, proof.listing.setup)
-        certificate.compared = compared(Witnesses(run.data.task.rule_task, proof.listing))
+        check_allowed(run.data.task.rule_task, proof.rule)
         _check_time(proof, minutes)
         _enumerate(decision, on_windows)
     except (Undecided, Unbounded) as error:
