@@ -1,11 +1,17 @@
 """Does a rule map rows into rows? Computed for every size, by products of automata.
 
-``later`` reads the row above. Let L be all rows above that it accepts, each together with the
-operands that are the same in every row. Two things make an induction over rows sound:
+By hand: the sum ``19+3`` in rows writes 19 and then 22. The first row copies its number, and the
+second one reads the row above, 19, next to its own number, 3. So that a certificate may say "if
+the rows above are right, this one is", for any number of rows, two things are needed of all rows
+that the second one takes above it: 19, which the first row writes, and 22, which it writes itself
+and a third row would read, have to be among them (*closure*); and with 19 above, there has to be a
+row for each number that may come next, not for 3 alone (*totality*).
 
-* *closure*: every row that ``first`` or ``later`` writes is in L, and
-* *totality*: of each word of L, each number that a row may have of its own and each symbol of a
-  row, ``later`` has a run to the end.
+**Lemma.** Let L be all rows above that ``later`` accepts, each together with the operands that are
+the same in every row. If every row that ``first`` or ``later`` writes is in L, and of each word of
+L, each number that a row may have of its own and each symbol of a row ``later`` has a run to the
+end, then every output has exactly the rows that its source asks for, and each of them lies in L:
+by induction over rows.
 
 Words are read as if their last letter, ``end``, went on for ever.
 """

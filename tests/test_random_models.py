@@ -18,7 +18,7 @@ from abc_calib.evaluation.failures import logit_margins
 from abc_calib.proof import check as check_py
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.laid_out import check_laid_out
-from abc_calib.proof.prove import shape_of
+from abc_calib.proof.prove import setup_of
 
 
 @dataclass
@@ -86,7 +86,7 @@ def seen(seed: int, sizes: int, alone: bool = True) -> Seen:
     ends = (data.spelling() or {}).get("closes", 1)
     if found:
         try:
-            check_laid_out(data, found[2].field.shape)
+            check_laid_out(data, found[2].listing.setup)
         except Unbounded:
             assert ends == 2
             found = None
@@ -95,7 +95,7 @@ def seen(seed: int, sizes: int, alone: bool = True) -> Seen:
     if proof is None and alone:
         rule = data.task.rule()
         shape = SimpleNamespace(layout=data.layout_at((1, 2) if rule.listed else 9))
-        proof = SimpleNamespace(rule=rule, field=SimpleNamespace(shape=shape))
+        proof = SimpleNamespace(rule=rule, listing=SimpleNamespace(setup=shape))
     checker, refusal = None, ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check_py, "MOST", 3 * sizes)
@@ -132,4 +132,4 @@ def test_sources_with_a_second_end_are_refused():
     for seed in seeds[:3]:
         model, data = drawn(seed)
         with pytest.raises(Unbounded, match="number of tokens of the source"):
-            check_laid_out(data, shape_of(model, data))
+            check_laid_out(data, setup_of(model, data))

@@ -23,13 +23,13 @@ from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as check_py
 from abc_calib.proof import forms, prove
-from abc_calib.proof.compared import compared, overridden
+from abc_calib.proof.allowed import check_allowed, overridden
 from abc_calib.proof.decide import decoded
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import Undecided, check, parts, prepare
 from abc_calib.proof.windows import TooMany
-from abc_calib.proof.witness import Sources, Witnesses
+from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 from tasks import Arithmetic, TaskError, WordTask, get_task, rules
 from tasks.basic import Addition
@@ -137,7 +137,7 @@ class TwoEnds(Copied):
 def test_sources_that_are_laid_out_otherwise_are_refused():
     model, data = small(TwoEnds(), [ALONE], [Line("diag", 1, 0)])
     with pytest.raises(forms.Unbounded, match=r"number of tokens of the source is 5, not 4"):
-        check_laid_out(data, prove.shape_of(model, data))
+        check_laid_out(data, prove.setup_of(model, data))
 
 
 class Pairs(WordTask):
@@ -414,7 +414,7 @@ class CountedPairs(Counted):
 
 def test_sources_of_several_parts_besides_a_number_of_rows_are_drawn():
     model, data = small(CountedPairs(), [ALONE], [Line("vert", 0, 0)])
-    short = Witnesses(data.task, prepare(model, data).field).short(200)
+    short = Witnesses(data.task, prepare(model, data).listing).short(200)
     assert sum(len(problems) for _, problems in short) > 10
 
 
@@ -575,11 +575,11 @@ class Harder(Addition):
 
 
 def test_a_task_overrides_what_is_on_the_list_alone():
-    def judged(task: Any) -> Any:
+    def judged(task: Any) -> None:
         model, data = small(task, [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
-        return compared(Witnesses(task, prepare(model, data).field))
+        check_allowed(task, prepare(model, data).rule)
 
-    assert judged(Harder()) is None
+    judged(Harder())
     with pytest.raises(forms.Unbounded, match="its task overrides tokens: a certificate takes"):
         judged(Reads())
     task = Addition()
@@ -596,7 +596,7 @@ def test_a_value_that_is_put_in_place_of_a_cached_one_is_seen():
     assert overridden(task) == {"_few"}
     vars(task)["_rule"] = replace(task._rule, shift=1)
     with pytest.raises(forms.Unbounded, match="its task overrides _few, _rule: a certificate"):
-        compared(Sources(task, task._rule))
+        check_allowed(task, task._rule)
 
 
 # Windows
@@ -621,12 +621,12 @@ def test_parts_of_large_nodes_are_drawn_at_random():
     node = max(proof.sizes, key=lambda node: proof.sizes[node])
     whole, first = proof.codes[node], set()
     for seed in range(8):
-        made = [*parts(proof.field, node, 12, rng=np.random.default_rng(seed))]
+        made = [*parts(proof.listing, node, 12, rng=np.random.default_rng(seed))]
         assert np.array_equal(np.sort(np.concatenate(made)), whole)
         first.add(tuple(made[0].tolist()))
     assert len(first) > 1
     with pytest.raises(TooMany):
-        proof.field.windows(node, {}, 12)
+        proof.listing.windows(node, {}, 12)
 
 
 # What a loaded model does besides
@@ -710,7 +710,7 @@ def test_the_tables_of_padded_numbers_are_compared_too():
     model, data = small(Sly(3), [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
     assert data.task.solve("1+0") == "0"
     with pytest.raises(Unbounded, match="its rule is not the same each time"):
-        compared(Witnesses(data.task, prepare(model, data).field))
+        check_allowed(data.task, prepare(model, data).rule)
 
 
 def test_another_tokenizer_is_no_part_of_a_run(tiny):

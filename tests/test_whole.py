@@ -91,7 +91,7 @@ def test_windows_are_all_that_rows_of_real_sources_see(family, how, tmp_path):
     proof = prepare(model, data)
     checked = check(proof)
     least = np.inf
-    for _, problems in Witnesses(data.task.rule_task, proof.field).short(20_000):
+    for _, problems in Witnesses(data.task.rule_task, proof.listing).short(20_000):
         least = min(least, float(margins(model, data.lay_out(data.task.render(problems))).min()))
     assert len(problems) == 9000
     assert least == pytest.approx(min(one.margin for one in checked), abs=1e-4)

@@ -22,8 +22,8 @@ from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.build import model_type
 from abc_calib.nn.foreign.inject import record_of
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.graph import Shape
-from abc_calib.proof.windows import Field, Place
+from abc_calib.proof.graph import Setup
+from abc_calib.proof.windows import AllWindows, Occurrence
 from abc_calib.runs import Run
 from tasks.rules import Rule
 
@@ -42,7 +42,7 @@ def only_ours(run: Run, command: str) -> None:
         )
 
 
-def shape_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> Shape:
+def setup_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> Setup:
     """What a model of ``transformers`` and its sources look like; ``Unbounded`` if that is open."""
     lines, record = model.lines, record_of(model.network)
     if lines is None or record is None:
@@ -65,7 +65,7 @@ def shape_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> S
         raise Unbounded("its answers hold more than the rule writes: zeros that fill, or a sign")
     ids = {**data.vocabulary.ids, EOS: rule.base}
     encoder = 0 if model.stream else model.attention_layers["encoder"]
-    return Shape(
+    return Setup(
         rule,
         lines,
         len(model.sites.modules["self"]),
@@ -77,18 +77,20 @@ def shape_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> S
     )
 
 
-def _room(place: Place) -> tuple[int, int]:
+def _room(occurrence: Occurrence) -> tuple[int, int]:
     """Orders places of a node: in how many columns its atoms stand, then the narrowest first."""
-    columns = {(a.kind, a.of, None if a.column is None else a.column.value) for a in place.atoms}
-    return len(columns), -place.size.wide.value
+    columns = {
+        (a.kind, a.of, None if a.column is None else a.column.value) for a in occurrence.atoms
+    }
+    return len(columns), -occurrence.query.wide.value
 
 
 class BlackBox:
     """Runs windows of a model in whole sources."""
 
-    def __init__(self, model: Any, data: Any, field: Field):
-        self.model, self.data, self.field = deepcopy(model).eval(), data, field
-        self.rule, self.rng = field.shape.rule, np.random.default_rng(12)
+    def __init__(self, model: Any, data: Any, listing: AllWindows):
+        self.model, self.data, self.listing = deepcopy(model).eval(), data, listing
+        self.rule, self.rng = listing.setup.rule, np.random.default_rng(12)
 
     def run(
         self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
@@ -96,33 +98,37 @@ class BlackBox:
         """Node, windows and their margins: see ``prove.Evaluator``."""
         done = 0
         for node, codes in windows:
-            place = max(self.field.places[node], key=_room)
-            yield node, codes, self.margins(place, codes)
+            occurrence = max(self.listing.occurrences[node], key=_room)
+            yield node, codes, self.margins(occurrence, codes)
             done += len(codes)
             on_windows(done)
 
-    def margins(self, place: Place, codes: np.ndarray) -> Tensor:
+    def margins(self, occurrence: Occurrence, codes: np.ndarray) -> Tensor:
         """How far the right token's logit is above the others in each window, ``(n,)`` float64."""
-        chunks, model, gaps = [], self.model, place.size.gaps.values
-        row, width = place.size.column.at(gaps), place.size.wide.at(gaps)
+        chunks, model, gaps = [], self.model, occurrence.query.gaps.values
+        row, width = occurrence.query.column.at(gaps), occurrence.query.wide.at(gaps)
         size = max(1, TOKENS // (self.data.layout_at(width).keys + row + 1))
         for first in range(0, len(codes), size):
-            values, right = place.split(codes[first : first + size])
-            batch = self.batch(place, values, gaps)
+            values, right = occurrence.split(codes[first : first + size])
+            batch = self.batch(occurrence, values, gaps)
             with torch.inference_mode():
                 inputs = (tensor.to(model.device) for tensor in (batch.source, batch.target))
                 logits = model(*inputs)[:, row].double().cpu()
             chunks.append(logit_margins(logits, self.written[torch.from_numpy(right)]))
         return torch.cat(chunks).nan_to_num(nan=-torch.inf, posinf=torch.inf)  # no number: wrong
 
-    def batch(self, place: Place, values: np.ndarray, gaps: tuple[int, ...]) -> Batch:
+    def batch(self, occurrence: Occurrence, values: np.ndarray, gaps: tuple[int, ...]) -> Batch:
         """Windows in sources with these gaps, what is not in them at random."""
-        row, width, n = place.size.column.at(gaps), place.size.wide.at(gaps), len(values)
+        row, width, n = (
+            occurrence.query.column.at(gaps),
+            occurrence.query.wide.at(gaps),
+            len(values),
+        )
         layout, base = self.data.layout_at(width), self.rule.base
         source = self.data.lay_out(self.data.task.ones(width)).source.repeat(n, 1)
         fixed: dict[tuple[int, int], np.ndarray] = {}
         target = self.rng.integers(0, base, (n, row + 1))
-        for atom, value in zip(place.atoms, values.T, strict=True):
+        for atom, value in zip(occurrence.atoms, values.T, strict=True):
             column = 0 if atom.column is None else atom.column.at(gaps)
             if atom.kind == "written":
                 target[:, column] = value

@@ -50,8 +50,8 @@ class Certificate:
     list all ``kinds`` of windows. ``outright``: short widths of which every
     source was run, as {width, sources, wrong}. ``decoded``: sources that were decoded one by one.
     ``source``: how sources are written: the ids of their ``delimiters``, and whether the digits of
-    operands are ``aligned``. ``rule``: the automaton of the task. ``compared``: on how many
-    sources a task that answers by code of its own gives what its rule says. ``sha256``: of all
+    operands are ``aligned``. ``rule``: the automaton of the task. ``compared``: of
+    earlier versions, of tasks that answered by code of their own. ``sha256``: of all
     other fields.
     """
 

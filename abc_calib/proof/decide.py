@@ -13,10 +13,9 @@ import numpy as np
 
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import failure
-from abc_calib.evaluation.stress import smallest, stress
+from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.blackbox import BlackBox
 from abc_calib.proof.certificate import Certificate
-from abc_calib.proof.compared import compared
 from abc_calib.proof.fingerprint import fingerprint, machine
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.labels import atom_name, where
@@ -99,13 +98,13 @@ def decide(
         most = min(MOST_WINDOWS, 60 * minutes * FASTEST)
         proof = prepare(model, run.data, most=most)
         decision.proof = proof = replace(proof, model=model.frozen().exact())  # copied once
-        check_laid_out(run.data, proof.field.shape)
-        certificate.compared = compared(Witnesses(run.data.task.rule_task, proof.field))
+        check_laid_out(run.data, proof.listing.setup)
+        check_allowed(run.data.task.rule_task, proof.rule)
         _check_time(proof, minutes)
         _enumerate(decision, on_windows)
     except (Undecided, Unbounded) as error:
         decision.proof = None
-        _search(certificate, run, model, str(error))
+        judge(certificate, model, run.data, str(error))
     certificate.seconds = round(time.perf_counter() - started, 1)
     return decision
 
@@ -195,22 +194,22 @@ def _run_windows(decision: Decision, on_windows: Callable[[int, int], None]) -> 
     certificate, proof = decision.certificate, decision.proof
     assert proof is not None
     decision.checked = check(proof, lambda done: on_windows(done, max(done, proof.size)))
-    checked, shape = decision.checked, proof.field.shape
+    checked, setup = decision.checked, proof.listing.setup
     margin = min(c.margin for c in checked)
     certificate.windows = sum(c.windows for c in checked)
     certificate.wrong = sum(c.wrong for c in checked)
     certificate.margin = _number(margin)
-    certificate.sizes, certificate.period = proof.field.sizes, shape.period
+    certificate.sizes, certificate.period = proof.listing.sizes, setup.period
     certificate.rule = proof.rule.as_dict()
     certificate.source = {
-        "delimiters": [shape.ids[name] for name in shape.layout.delimiters],
-        "aligned": shape.layout.aligned,
-    } | ({"row": shape.row} if shape.row is not None else {})
+        "delimiters": [setup.ids[name] for name in setup.layout.delimiters],
+        "aligned": setup.layout.aligned,
+    } | ({"row": setup.row} if setup.row is not None else {})
     if proof.rule.first.words:
         certificate.source["words"] = proof.data.vocabulary.symbols[: proof.rule.base]
     certificate.lines = {
         site: [["; ".join(x.label(site) for x in head) for head in layer] for layer in layers]
-        for site, layers in shape.lines.sites.items()
+        for site, layers in setup.lines.sites.items()
     }
     certificate.kinds = [_as_row(proof, c) for c in checked]
 
@@ -224,10 +223,10 @@ def _number(value: float, way: str = ROUND_FLOOR) -> float | None:
 
 
 def _as_row(proof: Proof, checked: Checked) -> dict[str, Any]:
-    place = proof.field.places[checked.node][0]
+    occurrence = proof.listing.occurrences[checked.node][0]
     return {
-        "where": where(place),
-        "atoms": [atom_name(place, atom) for atom in place.atoms],
+        "where": where(occurrence),
+        "atoms": [atom_name(occurrence, atom) for atom in occurrence.atoms],
         "windows": checked.windows,
         "wrong": checked.wrong,
         "margin": _number(checked.margin),
@@ -241,7 +240,7 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
     """
     failing: list[str] = []
     task = proof.data.task
-    for width, drawn in Witnesses(task.rule_task, proof.field).short(MOST_SOURCES):
+    for width, drawn in Witnesses(task.rule_task, proof.listing).short(MOST_SOURCES):
         problems = task.render(drawn)
         wrong = (~exact_matches(proof.model, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
@@ -252,7 +251,7 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
 def decoded(certificate: Certificate, proof: Proof) -> list[str]:
     """Decode sources one by one, as ``abc predict`` does; those that fail."""
     task, rng = proof.data.task, np.random.default_rng(11)
-    witnesses = Witnesses(task.rule_task, proof.field)
+    witnesses = Witnesses(task.rule_task, proof.listing)
     groups = []
     for _, few in itertools.islice(witnesses.short(MOST_SOURCES), 1):  # there may be none
         step = max(1, len(few) // DECODED)
@@ -286,13 +285,13 @@ def _refute(decision: Decision, failing: list[str]) -> None:
         wrong = None if (node, number) in refuted else failure(proof.model, proof.data, source)
         if wrong is not None:
             refuted.add((node, number))
-            place = proof.field.places[node][0]
-            values, _ = place.split(by_node[node].failing[number : number + 1])
+            occurrence = proof.listing.occurrences[node][0]
+            values, _ = occurrence.split(by_node[node].failing[number : number + 1])
             shown = [_value(proof, value) for value in values[0].tolist()]
-            places = [atom_name(place, atom) for atom in place.atoms]
+            names = [atom_name(occurrence, atom) for atom in occurrence.atoms]
             counterexamples[source] = wrong.as_dict() | {
-                "where": where(place),
-                "failing_window": dict(zip(places, shown, strict=True)),
+                "where": where(occurrence),
+                "failing_window": dict(zip(names, shown, strict=True)),
             }
     certificate.counterexamples = list(counterexamples.values())
     if counterexamples:
@@ -331,7 +330,7 @@ def failing_sources(
     ``patient`` as in ``Witnesses.sources``.
     """
     task = proof.data.task
-    witnesses = Witnesses(task.rule_task, proof.field)
+    witnesses = Witnesses(task.rule_task, proof.listing)
     most = max((len(checked.failing) for checked in checks), default=0)
     for number, checked in itertools.product(range(most), checks):
         if number < len(checked.failing):
@@ -340,16 +339,3 @@ def failing_sources(
                 checked.node, code, each, widest, rng, near, patient
             ):
                 yield checked.node, number, task.plain(task.render(problem), 0)
-
-
-def _search(certificate: Certificate, run: Run, model: Any, why: str) -> None:
-    """Where nothing can be enumerated: is there a source that the model gets wrong?"""
-    short = run.config.train.length
-    certificate.reason = why
-    for length in (short, short + 1, 2 * short, 4 * short, 8 * short):
-        counterexample = smallest(stress(model, run.data, [length], samples=20, search=256))
-        if counterexample is not None:
-            certificate.outcome = "refuted"
-            certificate.counterexamples = [counterexample.as_dict()]
-            certificate.reason = f"{why}; a search found a source of {counterexample.digits} digits"
-            return

@@ -18,7 +18,7 @@ from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.transformer.blocks import Blocks, States
 from abc_calib.proof.graph import Graph
 from abc_calib.proof.rounding import Rounding
-from abc_calib.proof.windows import Field, distinct
+from abc_calib.proof.windows import AllWindows, distinct
 
 CHUNK = 2**13
 """Windows of one node that are computed at once."""
@@ -83,13 +83,12 @@ class Evaluation:
         return total
 
     @torch.inference_mode()
-    def run(self, on_node: Callable[[int, int], None] = lambda node, count: None) -> None:
-        """Compute the states of all nodes; ``on_node`` is called with each node and its count."""
+    def run(self) -> None:
+        """Compute the states of all nodes."""
         for node in sorted(self.codes):
             codes = self.codes[node]
             parts = [codes[i : i + CHUNK] for i in range(0, len(codes), CHUNK)]
             self.states[node] = States(torch.cat([self._state(node, part) for part in parts]))
-            on_node(node, len(codes))
 
     def _state(self, node: int, codes: np.ndarray) -> Tensor:
         """The states ``(n, d)`` of a node in these windows."""
@@ -114,58 +113,34 @@ class Evaluation:
     @torch.inference_mode()
     def margins(self, node: int, codes: np.ndarray, right: np.ndarray) -> Tensor:
         """How far the logits of the tokens ``right (n,)`` are above all others, ``(n,)``."""
-        margins = []
-        tokens = self._on_device(right.astype(np.int64)).split(CHUNK)
-        for logits, token in zip(self._logits(node, codes), tokens, strict=True):
+        where = self._on_device(np.searchsorted(self.codes[node], codes))
+        margins, tokens = [], self._on_device(right.astype(np.int64))
+        for at, token in zip(where.split(CHUNK), tokens.split(CHUNK), strict=True):
+            logits = self.blocks.logits(self.states[node].states.index_select(0, at))
             margins.append(logit_margins(logits, token).nan_to_num(nan=-math.inf).cpu())
         return torch.cat(margins)
-
-    @torch.inference_mode()
-    def tokens(self, node: int, codes: np.ndarray) -> np.ndarray:
-        """The tokens with the largest logits, ``(n,)``."""
-        return torch.cat([x.argmax(1).cpu() for x in self._logits(node, codes)]).numpy()
-
-    def _logits(self, node: int, codes: np.ndarray) -> Iterator[Tensor]:
-        where = self._on_device(np.searchsorted(self.codes[node], codes))
-        for at in where.split(CHUNK):
-            yield self.blocks.logits(self.states[node].states.index_select(0, at))
 
 
 def by_layers(
     blocks: Blocks,
-    field: Field,
+    listing: AllWindows,
     windows: Iterator[tuple[int, np.ndarray]],
     on_windows: Callable[[int], None] = lambda done: None,
 ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
     """Node, windows and their margins, for the ``windows`` of each node as numbers."""
     done = 0
-    for run, node, codes in _runs(blocks, field, windows):
-        right, value = np.divmod(codes, field.radix(node))
-        yield node, codes, run.margins(node, value, right)
-        done += len(codes)
-        on_windows(done)
-
-
-def predicted(
-    blocks: Blocks, field: Field, windows: Iterator[tuple[int, np.ndarray]]
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Node, windows and the tokens with the largest logits, ``(n,)``."""
-    for run, node, codes in _runs(blocks, field, windows):
-        yield node, codes, run.tokens(node, codes % field.radix(node))
-
-
-def _runs(
-    blocks: Blocks, field: Field, windows: Iterator[tuple[int, np.ndarray]]
-) -> Iterator[tuple[Evaluation, int, np.ndarray]]:
-    """The windows of each node with an evaluation that has computed them."""
     for together in _together(windows):
         each: dict[int, list[np.ndarray]] = {}
         for node, codes in together:  # a node may be there in several parts
-            each.setdefault(node, []).append(codes % field.radix(node))
+            each.setdefault(node, []).append(codes % listing.radix(node))
         values = {node: distinct(np.concatenate(parts)) for node, parts in each.items()}
-        run = Evaluation(blocks, field.graph, field.shape.rule.base, values)
+        run = Evaluation(blocks, listing.graph, listing.setup.rule.base, values)
         run.run()
-        yield from ((run, node, codes) for node, codes in together)
+        for node, codes in together:
+            right, value = np.divmod(codes, listing.radix(node))
+            yield node, codes, run.margins(node, value, right)
+            done += len(codes)
+            on_windows(done)
 
 
 def _together(

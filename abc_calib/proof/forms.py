@@ -1,11 +1,25 @@
-"""Places that are linear in a few gaps, and which sizes of a problem have to be looked at.
+"""Where tokens stand in problems of every size at once, and which sizes have to be listed.
 
-Where a token stands is an integer that is linear in the *gaps* of a size: how far its query is from
-the first column, from the last one, and so on. ``Form`` does the arithmetic of such integers at
-gaps of one size, and closes those gaps in its ``Gaps`` that would change a comparison's outcome if
-they were larger. Where a gap stays *open*, everything is arranged alike in all sizes with a
-larger one. ``sizes`` lists gaps from the smallest on, each as far as it is not open yet, so that
-every size there is is one of those listed with some of its open gaps made larger.
+By hand: ``19+3`` is read as 19 and 03, from the last column on. Let ``c`` be the column of the
+query and ``w`` the width, here 2. The *gaps* of this problem are how far the query is from the
+first column, ``g0 = c``, and from the end, ``g1 = w - c``. A line names the digit one column
+before the query's, and no column before 0: ``max(c - 1, 0)``. At ``c = 0`` it is column 0 since
+``c - 1 < 0``. At ``c = 1`` the two are equal, and at ``c = 2`` and in every later column ``c - 1 >
+0``. So queries of the columns 0, 1 and 2 are listed, and the gap ``g0 = 2`` is *open*: with a
+larger one all comparisons come out the same, so that what the query reads is arranged in the same
+way, further from column 0. In all, 14 pairs of gaps are enough for every sum of two numbers.
+
+**Lemma** (``sign``). Let ``a - b = v`` in one size, and let it grow by ``s_k`` where gap ``k`` is
+larger by 1. If ``v`` and all ``s_k != 0`` of open gaps have one sign, then ``a - b`` has this sign
+however much larger the open gaps are: each of them adds a number of this sign. If ``v = 0`` and no
+open gap has ``s_k != 0``, it stays 0. So it is enough to close every gap whose ``s_k`` is neither
+0 nor of the sign of ``v``.
+
+**Every size is listed** (``sizes``), but for larger open gaps. Begin at gaps of 0, and go to any
+size: where a closed gap of the size reached is smaller than it has to be, go on to the size in
+which it is larger by 1, which is listed, too. This ends, since no gap gets larger than it has to
+be. Then all closed gaps are equal, and only open ones are still smaller. Where positions repeat, open
+gaps are listed with each remainder.
 """
 
 from __future__ import annotations
@@ -35,6 +49,21 @@ class Gaps:
         """``constant`` and a multiple of each gap."""
         value = constant + sum(s * g for s, g in zip(slopes, self.values, strict=True))
         return Form(self, value, slopes)
+
+
+def sign(a: Form, b: Form | int) -> int:
+    """Compare two integers: below 0, 0 or above, as ``a - b`` is; closes gaps by the lemma."""
+    if isinstance(b, Form):
+        distance, slopes = a.value - b.value, a.slopes
+        if slopes == b.slopes:
+            return distance
+        slopes = tuple(x - y for x, y in zip(slopes, b.slopes, strict=True))
+    else:
+        distance, slopes = a.value - b, a.slopes
+    for gap, slope in enumerate(slopes):
+        if slope and (distance == 0 or (distance > 0) != (slope > 0)):
+            a.gaps.open[gap] = False
+    return distance
 
 
 class Form:
@@ -81,39 +110,25 @@ class Form:
         value, rest = divmod(self.value, parts)
         return Form(self.gaps, value, tuple(s // parts for s in self.slopes)), rest
 
-    def compared(self, other: Any) -> int:
-        """Negative, 0 or positive as this is below, at or above ``other``; closes gaps."""
-        if isinstance(other, Form):
-            distance, slopes = self.value - other.value, self.slopes
-            if slopes == other.slopes:
-                return distance
-            slopes = tuple(a - b for a, b in zip(slopes, other.slopes, strict=True))
-        else:
-            distance, slopes = self.value - other, self.slopes
-        for gap, slope in enumerate(slopes):
-            if slope and (distance == 0 or (distance > 0) != (slope > 0)):
-                self.gaps.open[gap] = False
-        return distance
-
     def __lt__(self, other: Any) -> bool:
-        return self.compared(other) < 0
+        return sign(self, other) < 0
 
     def __le__(self, other: Any) -> bool:
-        return self.compared(other) <= 0
+        return sign(self, other) <= 0
 
     def __gt__(self, other: Any) -> bool:
-        return self.compared(other) > 0
+        return sign(self, other) > 0
 
     def __ge__(self, other: Any) -> bool:
-        return self.compared(other) >= 0
+        return sign(self, other) >= 0
 
     def __eq__(self, other: object) -> bool:
-        return self.compared(other) == 0
+        return sign(self, other) == 0
 
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
-        return self.compared(0) != 0
+        return sign(self, 0) != 0
 
     def __index__(self) -> int:
         """The value, of this very size."""
@@ -123,10 +138,10 @@ class Form:
         return self.value
 
     def maximum(self, other: Any) -> Form:
-        return self._like(other) if self.compared(other) < 0 else self
+        return self._like(other) if sign(self, other) < 0 else self
 
     def minimum(self, other: Any) -> Form:
-        return self._like(other) if self.compared(other) > 0 else self
+        return self._like(other) if sign(self, other) > 0 else self
 
     def _like(self, other: Any) -> Form:
         return other if isinstance(other, Form) else self * 0 + other

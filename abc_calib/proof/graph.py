@@ -93,7 +93,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shape:
+class Setup:
     """What a model and its sources look like, as far as a graph needs it.
 
     ``layers``: of the decoder (or stream), ``encoder`` of the encoder. ``layout``: of a source of
@@ -180,56 +180,56 @@ def _orders(
         yield frame
 
 
-class Size:
+class Query:
     """One query in problems of one size: what it and all below it reads, as nodes of a graph.
 
     ``short``: how many words the last column lacks, where a column reads several.
     """
 
-    def __init__(self, shape: Shape, graph: Graph, frame: Frame, gaps: Gaps, short: int = 0):
-        self.shape, self.graph, self.frame, self.gaps = shape, graph, frame, gaps
+    def __init__(self, setup: Setup, graph: Graph, frame: Frame, gaps: Gaps, short: int = 0):
+        self.setup, self.graph, self.frame, self.gaps = setup, graph, frame, gaps
         place = {name: gaps.form(*linear) for name, linear in frame.items()}
         self.column, self.wide = place["column"], place["wide"]
         self.short = short
         self.row: Any = place.get("row", 0)
         self.rows: Any = place.get("rows", 1)
         self.above = place.get("above")
-        if self.above is None and shape.rule.in_rows and shape.rule.extra is not None:
-            self.above = self.wide + shape.rule.extra
+        if self.above is None and setup.rule.in_rows and setup.rule.extra is not None:
+            self.above = self.wide + setup.rule.extra
         self.there = self.wide >= 1 and (self.above is None or self.above >= 0)
-        if shape.rule.past:
+        if setup.rule.past:
             self.there &= self.rows >= 2
-        if shape.rule.later is not None and not shape.rule.later.goes_on:
+        if setup.rule.later is not None and not setup.rule.later.goes_on:
             self.there &= self.row < 2
-        self.source = (Listed if shape.rule.listed else Parts)(self)
+        self.source = (Listed if setup.rule.listed else Parts)(self)
         self._known: dict[tuple[Any, ...], State] = {}
 
     @property
     def first(self) -> bool:
         """Is it the output's first row?"""
-        return not self.shape.rule.in_rows or self.frame["row"][0] == 0
+        return not self.setup.rule.in_rows or self.frame["row"][0] == 0
 
     @property
     def last(self) -> bool:
         """Is it the output's last row?"""
-        return not self.shape.rule.in_rows or not self.row < self.rows - 1
+        return not self.setup.rule.in_rows or not self.row < self.rows - 1
 
     def letters(self, tape: int) -> Any:
         """How many letters a tape has that is an operand."""
-        return self.wide - self.shape.rule.lacks(tape, self.short)
+        return self.wide - self.setup.rule.lacks(tape, self.short)
 
     def width(self, up: int) -> Any:
         """How many symbols the row ``up`` above has."""
-        if self.shape.rule.extra is not None:
-            return self.wide + self.shape.rule.extra
-        shorter = 0 if up == 1 else self.shape.rule.shorter
+        if self.setup.rule.extra is not None:
+            return self.wide + self.setup.rule.extra
+        shorter = 0 if up == 1 else self.setup.rule.shorter
         if shorter is None or self.above is None:
             raise Unbounded("it reads rows further up than the one above, which may have any width")
         return self.above + (up - 1) * shorter
 
-    def query(self) -> State:
+    def state(self) -> State:
         """The state that the query's prediction is read off."""
-        return self.written(self.shape.layers, 0, self.column)
+        return self.written(self.setup.layers, 0, self.column)
 
     # Where lines lead
 
@@ -237,7 +237,7 @@ class Size:
         """The key of a self-attention line for a query in a column of the row ``up`` above."""
         opens: list[Any] = [0]
         for above in range(1, line.segment + 1):
-            exists = self.shape.rule.in_rows and self.row - up - above >= 0
+            exists = self.setup.rule.in_rows and self.row - up - above >= 0
             opens.append(opens[-1] - (self.width(up + above) + 1) if exists else opens[-1])
         position, _ = formula(line, "self").key((0, column, *opens), column)
         for above, opened in enumerate(opens):
@@ -251,7 +251,7 @@ class Size:
 
     def of_source(self, token: Token) -> Key:
         """A token of the source as a key; where it is the output's first one, as that."""
-        if self.shape.last_is_first and token.behind == -1 and self.source.closes(token):
+        if self.setup.last_is_first and token.behind == -1 and self.source.closes(token):
             return Key(0, self._nothing)
         return Key(None, token)
 
@@ -266,25 +266,25 @@ class Size:
 
     def _written(self, layer: int, up: int, column: Any) -> State:
         if layer == 0:
-            phase = column.value % self.shape.period
+            phase = column.value % self.setup.period
             if column == 0:
-                opening = self.shape.sos
-                if self.shape.rule.in_rows and self.row - up > 0:
-                    if self.shape.rule.closers:
+                opening = self.setup.sos
+                if self.setup.rule.in_rows and self.row - up > 0:
+                    if self.setup.rule.closers:
                         return self._token("self", Atom("closer", up, None), phase)
-                    assert self.shape.row is not None
-                    opening = self.shape.row
+                    assert self.setup.row is not None
+                    opening = self.setup.row
                 return self._token("self", opening, phase)
             return self._token("self", Atom("written", up, column - 1), phase)
         heads = self._heads("self", layer - 1)
         crossed = self._heads("cross", layer - 1)
         keys = [
-            [[(self.own_key(self.shape.of(x), up, column), x) for x in head] for head in heads],
+            [[(self.own_key(self.setup.of(x), up, column), x) for x in head] for head in heads],
             [
                 [
                     (
                         self.of_source(
-                            self.source.crossed(self.shape.of(x), column, self.row - up)
+                            self.source.crossed(self.setup.of(x), column, self.row - up)
                         ),
                         x,
                     )
@@ -293,7 +293,7 @@ class Size:
                 for head in crossed
             ],
         ]
-        if self.shape.stream:
+        if self.setup.stream:
             keys = [[keys_here + other for keys_here, other in zip(*keys, strict=True)]]
         return self._state("self", layer, self.written(layer - 1, up, column), keys)
 
@@ -302,7 +302,7 @@ class Size:
 
         Without lines of their own the source's tokens of a stream see themselves alone.
         """
-        if self.shape.stream and "encoder" not in self.shape.lines.sites:
+        if self.setup.stream and "encoder" not in self.setup.lines.sites:
             layer = 0
         behind = token.behind if isinstance(token.behind, int) else token.behind.name
         part = token.part if isinstance(token.part, int) else token.part.name
@@ -315,7 +315,7 @@ class Size:
                 keys = [
                     [
                         [
-                            (self.of_source(self.source.encoder_token(self.shape.of(x), token)), x)
+                            (self.of_source(self.source.encoder_token(self.setup.of(x), token)), x)
                             for x in h
                         ]
                         for h in self._heads("encoder", layer - 1)
@@ -326,7 +326,7 @@ class Size:
         return self._known[name]
 
     def _heads(self, site: Any, layer: int) -> Sequence[Sequence[Line]]:
-        heads = self.shape.lines.heads(site, layer) if site in self.shape.lines.sites else None
+        heads = self.setup.lines.heads(site, layer) if site in self.setup.lines.sites else None
         if heads is None:
             raise Unbounded("its attention is not restricted to lines: abc calibrate it")
         return heads
@@ -370,8 +370,8 @@ class Size:
         """The state that a layer reads at a key."""
         if key.up is not None:
             return self.written(layer, key.up, key.place)
-        if site == "self" and not self.shape.stream:
-            layer = self.shape.encoder
+        if site == "self" and not self.setup.stream:
+            layer = self.setup.encoder
         return self.read(layer, key.place)
 
 
@@ -400,15 +400,15 @@ def _same(key: Key, other: Key) -> bool:
 class Parts:
     """Sources with one part an operand (or with all of them in columns), whose widths are known."""
 
-    def __init__(self, size: Size):
-        shape = size.shape
-        layout, rule = shape.layout, shape.rule
-        widths: list[Any] = [size.wide] * len(layout.widths)
+    def __init__(self, query: Query):
+        setup = query.setup
+        layout, rule = setup.layout, setup.rule
+        widths: list[Any] = [query.wide] * len(layout.widths)
         if rule.stride > 1:
-            widths[-1] = size.wide * rule.stride - size.short
+            widths[-1] = query.wide * rule.stride - query.short
         if rule.of_row is not None:
-            widths[rule.of_row] = size.wide if layout.aligned else size.rows - rule.past
-        self.size, self.rule = size, rule
+            widths[rule.of_row] = query.wide if layout.aligned else query.rows - rule.past
+        self.query, self.rule = query, rule
         self.layout = Layout(tuple(widths), layout.delimiters, layout.aligned)
         self.anchors = self.layout.anchors
 
@@ -418,7 +418,7 @@ class Parts:
 
     def _named(self, position: Any) -> Token:
         part, behind = placed(self.layout.closes, position)
-        if part == 0 and not self.size.shape.opened:
+        if part == 0 and not self.query.setup.opened:
             part = 1  # what closes the first part is read in its place
         return Token(int(part), behind)
 
@@ -435,13 +435,13 @@ class Parts:
 
     def token(self, token: Token) -> tuple[int | Atom, int]:
         """What stands there, and the phase of its position."""
-        shape, size, last = self.size.shape, self.size, self.layout.closes
-        behind = token.behind + (last[-1] - last[token.part]) + size._nothing + 1
-        phase = behind.value % shape.period
+        setup, query, last = self.query.setup, self.query, self.layout.closes
+        behind = token.behind + (last[-1] - last[token.part]) + query._nothing + 1
+        phase = behind.value % setup.period
         if token.behind < 0:
-            return shape.ids[self.layout.delimiters[token.part]], phase
+            return setup.ids[self.layout.delimiters[token.part]], phase
         operands = self.layout.parts[token.part - 1].operands
-        column, which = divmod(token.behind + size._nothing, len(operands))
+        column, which = divmod(token.behind + query._nothing, len(operands))
         operand = operands[which]
         if operand in self.rule.forward:
             column = self.layout.widths[operand] - 1 - column
@@ -452,7 +452,7 @@ class Parts:
             return self.rule.first.symbols[0], phase
         if operand != self.rule.of_row:
             return Atom("digit", operand, column), phase
-        if self.layout.aligned or column == size.row:
+        if self.layout.aligned or column == query.row:
             return Atom("symbol", operand, None), phase
         return Atom("other", operand, column), phase
 
@@ -460,20 +460,20 @@ class Parts:
 class Listed:
     """Sources with any number of operands, of which row ``r`` reads number ``r``."""
 
-    def __init__(self, size: Size):
-        self.size = size
+    def __init__(self, query: Query):
+        self.query = query
 
     def closes(self, token: Token) -> bool:
         """Does the delimiter close the source?"""
-        return bool(token.part == self.size.rows)
+        return bool(token.part == self.query.rows)
 
     def _drifts(self, line: Line, site: Any) -> Unbounded:
         return Unbounded(f"{line.label(site)} leaves the row's own operand")
 
     def crossed(self, line: Line, column: Any, row: Any) -> Token:
         """The token that a cross-attention line names in a column of a row."""
-        size, form = self.size, formula(line, "cross")
-        step, last = form.step * row, DELIMITERS + size.rows
+        query, form = self.query, formula(line, "cross")
+        step, last = form.step * row, DELIMITERS + query.rows
         low, high = (stepped(x, step, last) - DELIMITERS for x in (form.low, form.high))
         if not low < high:
             return Token(high, -1)
@@ -481,31 +481,31 @@ class Listed:
         ahead = form.origin == form.low
         if move <= 0 if ahead else move >= 0:
             return Token(low if ahead else high, -1)
-        if high != size.row + 1:
+        if high != query.row + 1:
             raise self._drifts(line, "cross")
-        behind = size.wide - move if ahead else -1 - move
+        behind = query.wide - move if ahead else -1 - move
         if behind < -1:
             return Token(high, -1)
-        return Token(low, -1) if behind >= size.wide else Token(high, behind)
+        return Token(low, -1) if behind >= query.wide else Token(high, behind)
 
     def encoder_token(self, line: Line, token: Token) -> Token:
         """The token that a line of the encoder names for a token."""
         if line.direction == "vert":
-            return Token(min(line.segment, self.size.rows), -1)
+            return Token(min(line.segment, self.query.rows), -1)
         if line.direction == "anti":
             raise self._drifts(line, "encoder")
         behind = token.behind - line.offset
-        in_own_row = token.part == self.size.row + 1
-        if not line.offset or (in_own_row and -1 <= behind < self.size.wide):
+        in_own_row = token.part == self.query.row + 1
+        if not line.offset or (in_own_row and -1 <= behind < self.query.wide):
             return Token(token.part, behind)
-        if in_own_row and behind == self.size.wide:
+        if in_own_row and behind == self.query.wide:
             return Token(token.part - 1, -1)
         raise self._drifts(line, "encoder")
 
     def token(self, token: Token) -> tuple[int | Atom, int]:
         """What stands there; positions have no phase."""
-        shape, names = self.size.shape, self.size.shape.layout.delimiters
+        setup, names = self.query.setup, self.query.setup.layout.delimiters
         if not token.behind < 0:
-            return Atom("digit", 0, token.behind + self.size._nothing), 0
-        last = token.part == self.size.rows
-        return shape.ids[names[-1] if last else names[1] if token.part > 0 else names[0]], 0
+            return Atom("digit", 0, token.behind + self.query._nothing), 0
+        last = token.part == self.query.rows
+        return setup.ids[names[-1] if last else names[1] if token.part > 0 else names[0]], 0

@@ -6,10 +6,10 @@ from typing import Any
 
 from abc_calib.geometry.layout import digit_name
 from abc_calib.proof.graph import Atom
-from abc_calib.proof.windows import Place
+from abc_calib.proof.windows import Occurrence
 
 
-def atom_name(place: Place, atom: Atom) -> str:
+def atom_name(occurrence: Occurrence, atom: Atom) -> str:
     """``a[t-1]``: the first operand's digit one column before the query's.
 
     ``y`` is the output's own row, ``p`` the row above (``pp`` the one above that); ``a[2]`` is
@@ -22,16 +22,16 @@ def atom_name(place: Place, atom: Atom) -> str:
         return f"{'p' * atom.of or 'y'}[open]"
     if atom.column is None:
         return name
-    size, column, times, rule = place.size, atom.column, 1, place.size.shape.rule
+    query, column, times, rule = occurrence.query, atom.column, 1, occurrence.query.setup.rule
     if atom.kind == "other" and rule.of_row == atom.of:
-        return f"{name}[r{column.value - size.row.value:+d}]"
+        return f"{name}[r{column.value - query.row.value:+d}]"
     if atom.kind == "digit" and rule.stride > 1:
         first, times = min(rule.first.tapes), rule.stride
         name, column = digit_name(first, ""), column * times + (atom.of - first)
     if not any(column.slopes):
         return f"{name}[{column.value}]"
-    now, unit = size.column * times, f"{times}t" if times > 1 else "t"
-    end = size.above if atom.kind == "written" and size.above is not None else size.wide * times
+    now, unit = query.column * times, f"{times}t" if times > 1 else "t"
+    end = query.above if atom.kind == "written" and query.above is not None else query.wide * times
     for mark, form in ((unit, now), ("end", end), (f"end-{unit}", end - now)):
         if form.slopes == column.slopes:
             beside = column.value - form.value
@@ -39,13 +39,13 @@ def atom_name(place: Place, atom: Atom) -> str:
     return f"{name}[{column.value}]"
 
 
-def where(place: Place) -> str:
+def where(occurrence: Occurrence) -> str:
     """``row 0, column 3 of 5``; "or more" where a gap may be larger."""
-    size = place.size
-    column = f"column {_number(size.column)} of {_number(size.wide)}"
-    if not size.shape.rule.in_rows:
+    query = occurrence.query
+    column = f"column {_number(query.column)} of {_number(query.wide)}"
+    if not query.setup.rule.in_rows:
         return column
-    row = f"row {_number(size.row)}{', the last' if size.last else ''}"
+    row = f"row {_number(query.row)}{', the last' if query.last else ''}"
     return f"{row}: {column}"
 
 

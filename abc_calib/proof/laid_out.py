@@ -12,7 +12,7 @@ from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import shortened
 from abc_calib.geometry.layout import placed
 from abc_calib.proof.forms import Gaps, Unbounded
-from abc_calib.proof.graph import Graph, Shape, Size, Token
+from abc_calib.proof.graph import Graph, Query, Setup, Token
 from abc_calib.proof.witness import Sources
 from tasks import TaskError
 from tasks.rules import Rule
@@ -23,13 +23,13 @@ EACH = 4
 """Problems of each size."""
 
 
-def check_laid_out(data: Data, shape: Shape) -> None:
+def check_laid_out(data: Data, setup: Setup) -> None:
     """Raise ``Unbounded`` where a token of a source, or the width of a row, is not as expected.
 
     Of random problems of four sizes every token is compared with what the shape says of its
     position, and every row's width with what the rule says of it.
     """
-    task, rule, rng = data.task, shape.rule, np.random.default_rng(15)
+    task, rule, rng = data.task, setup.rule, np.random.default_rng(15)
     lengths = Sources(task, rule).lengths
     for length in ((SMALL, SMALL) if isinstance(lengths[0], tuple) else SMALL, *lengths):
         try:
@@ -38,7 +38,7 @@ def check_laid_out(data: Data, shape: Shape) -> None:
             continue
         for number in range(len(problems)):
             problem = problems.take(np.array([number]))
-            for where, token, expected in _differences(data, shape, problem):
+            for where, token, expected in _differences(data, setup, problem):
                 raise Unbounded(
                     "it is not laid out as its rule is followed: for "
                     f"{shortened(task.plain(task.render(problem), 0))} {where} is {token}, not "
@@ -46,9 +46,9 @@ def check_laid_out(data: Data, shape: Shape) -> None:
                 )
 
 
-def _differences(data: Data, shape: Shape, problem: Any) -> Iterator[tuple[str, Any, Any]]:
+def _differences(data: Data, setup: Setup, problem: Any) -> Iterator[tuple[str, Any, Any]]:
     """Of one problem what differs: where, what stands there, and what is expected."""
-    rule, laid = shape.rule, data.lay_out(data.task.render(problem))
+    rule, laid = setup.rule, data.lay_out(data.task.render(problem))
     source, target = (
         x[0][x[0] != data.vocabulary.pad].tolist() for x in (laid.source, laid.target)
     )
@@ -58,13 +58,13 @@ def _differences(data: Data, shape: Shape, problem: Any) -> Iterator[tuple[str, 
     if len(source) != layout.keys:
         yield "the number of tokens of the source", len(source), layout.keys
         return
-    sizes = [*_sizes(shape, letters, rows)]
+    queries = [*_queries(setup, letters, rows)]
     for position, token in enumerate(source):
         part, behind = placed(layout.closes, position)
-        for row, size in enumerate(sizes):
+        for row, query in enumerate(queries):
             if rule.listed and behind >= 0 and part != row + 1:
                 continue  # the number of another row
-            at, _ = size.source.token(Token(part, behind))
+            at, _ = query.source.token(Token(part, behind))
             expected = at
             if not isinstance(at, int):
                 column = row if at.column is None else int(at.column)
@@ -75,29 +75,29 @@ def _differences(data: Data, shape: Shape, problem: Any) -> Iterator[tuple[str, 
             if token != expected:
                 names: Any = data.vocabulary.symbols
                 yield f"token {position} of the source", names[token], names[expected]
-    yield from _written(shape, target, rows)
-    for row, (size, (_, width)) in enumerate(zip(sizes, rows[:-1], strict=False)):
-        if rule.extra is not None and width != size.wide.value + rule.extra:
-            yield f"the width of row {row}", width, size.wide.value + rule.extra
+    yield from _written(setup, target, rows)
+    for row, (query, (_, width)) in enumerate(zip(queries, rows[:-1], strict=False)):
+        if rule.extra is not None and width != query.wide.value + rule.extra:
+            yield f"the width of row {row}", width, query.wide.value + rule.extra
         if row and rule.shorter is not None and width != rows[row - 1][1] - rule.shorter:
             yield f"the width of row {row}", width, rows[row - 1][1] - rule.shorter
 
 
-def _written(shape: Shape, target: list[int], rows: list[Any]) -> Iterator[tuple[str, Any, Any]]:
+def _written(setup: Setup, target: list[int], rows: list[Any]) -> Iterator[tuple[str, Any, Any]]:
     """What differs in an output from the rows of the rule."""
     expected, last = list[Any](), len(rows) - 1
     for number, (values, width) in enumerate(rows):
-        closer = shape.ids[EOS] if number == last else shape.row
-        if shape.rule.closers and number < last:
+        closer = setup.ids[EOS] if number == last else setup.row
+        if setup.rule.closers and number < last:
             closer = int(values[width])
         expected += [*map(int, values[:width]), closer]
     if target != expected:
         yield "the output", target[:20], expected[:20]
 
 
-def _sizes(shape: Shape, letters: Any, rows: Any) -> Iterator[Size]:
+def _queries(setup: Setup, letters: Any, rows: Any) -> Iterator[Query]:
     """Of each row of an output the size of its problem, without gaps."""
-    rule: Rule = shape.rule
+    rule: Rule = setup.rule
     for row, _ in enumerate(rows):
         tapes = [row] if rule.listed else [k for k in rule.first.tapes if k >= 0]
         widths = [int(letters[k][1][0]) for k in tapes]
@@ -108,4 +108,4 @@ def _sizes(shape: Shape, letters: Any, rows: Any) -> Iterator[Size]:
             frame |= {"row": (row,), "rows": (len(rows),)}
             if rule.extra is None:
                 frame["above"] = (rows[row - 1][1] if row else 0,)
-        yield Size(shape, Graph(), frame, Gaps(()), short)
+        yield Query(setup, Graph(), frame, Gaps(()), short)

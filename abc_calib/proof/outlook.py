@@ -14,13 +14,12 @@ from abc_calib.config import TrainOptions, build
 from abc_calib.data import Data, make_data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout, Line, LineBias
-from abc_calib.proof.compared import compared
+from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.graph import Shape
+from abc_calib.proof.graph import Setup
 from abc_calib.proof.labels import atom_name
 from abc_calib.proof.prove import Undecided, fitting, rule_of
-from abc_calib.proof.windows import Field, TooMany, distinct
-from abc_calib.proof.witness import Sources
+from abc_calib.proof.windows import AllWindows, TooMany, distinct
 from tasks import Task
 from tasks.machine import columns_seen
 from tasks.rules import Rule
@@ -35,12 +34,12 @@ class Hopeless(UsageError):
 
 @dataclass(frozen=True)
 class Outlook:
-    """What was found of a task. ``states`` of its rule; ``columns`` before one that tell what it
-    writes.
+    """What is known of a task before a training.
+
+    ``states`` of its rule; ``columns`` before one that tell what it writes.
 
     ``windows``: how many different ones a model on the fewest lines sees, and ``tokens``, what the
-    largest kind of them shows; None where that was not counted. ``compared``: how many sources its
-    own answers and its rule agree on, None where it answers by the rule alone.
+    largest kind of them shows; None where that was not counted.
     """
 
     task: str
@@ -48,7 +47,6 @@ class Outlook:
     columns: int
     windows: int | None
     tokens: tuple[str, ...]
-    compared: int | None
 
     @property
     def text(self) -> list[str]:
@@ -64,15 +62,13 @@ class Outlook:
                 f"with the fewest lines a certificate has {self.windows:,} windows to check, each "
                 f"of at most {len(self.tokens)} tokens: {', '.join(self.tokens)}"
             )
-        if self.compared is not None:
-            sentences.append(f"its own answers and its rule agree on {self.compared:,} sources")
         return sentences
 
 
 def look_ahead(task: Task) -> Outlook:
     """What can be said of a task before a training, by its default data.
 
-    ``UsageError`` where it has no rule, or its answers and its rule differ; ``Hopeless`` where no
+    ``UsageError`` where it has no rule, or answers by code of its own; ``Hopeless`` where no
     window tells what is written, where a row that it may write has no next one, or where there are
     too many windows.
     """
@@ -84,7 +80,7 @@ def look_ahead(task: Task) -> Outlook:
             "trained and evaluated, but not certified"
         )
     try:
-        agreed = compared(Sources(options.rule_task, rule))
+        check_allowed(options.rule_task, rule)
     except Unbounded as error:
         raise UsageError(f"{task.name}: {error}") from None
     try:
@@ -94,8 +90,7 @@ def look_ahead(task: Task) -> Outlook:
     except (Undecided, Unbounded) as error:
         raise Hopeless(f"{task.name}: {error}") from None
     states = rule.first.states if rule.later is None else rule.later.states
-    count = None if agreed is None else int(agreed["sources"])
-    return Outlook(task.name, states, columns, windows, tokens, count)
+    return Outlook(task.name, states, columns, windows, tokens)
 
 
 def _columns(rule: Rule) -> int:
@@ -116,12 +111,16 @@ def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[st
         return None, ()
     layout, ids = fitting(data, rule), data.vocabulary.ids
     for back in range(columns + 1):
-        field = Field(Shape(rule, _lines(layout, rule, back), 1, 0, layout, ids), max(ids.values()))
-        counts = {node: _count(field, node) for node in field.places}
+        listing = AllWindows(
+            Setup(rule, _lines(layout, rule, back), 1, 0, layout, ids), max(ids.values())
+        )
+        counts = {node: _count(listing, node) for node in listing.occurrences}
         if all(count is not None for count in counts.values()):
             sizes = {node: count or 0 for node, count in counts.items()}
-            place = field.places[max(sizes, key=sizes.__getitem__)][0]
-            return sum(sizes.values()), tuple(atom_name(place, atom) for atom in place.atoms)
+            occurrence = listing.occurrences[max(sizes, key=sizes.__getitem__)][0]
+            return sum(sizes.values()), tuple(
+                atom_name(occurrence, atom) for atom in occurrence.atoms
+            )
     return None, ()  # a row's first column decides, too
 
 
@@ -146,13 +145,13 @@ def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
     return LineBias({"cross": (heads[0],), "self": (heads[1],)})
 
 
-def _count(field: Field, node: int) -> int | None:
+def _count(listing: AllWindows, node: int) -> int | None:
     """How many windows a node has; None where one of them is followed by different tokens."""
     try:
-        codes = field.windows(node, {}, MOST)
+        codes = listing.windows(node, {}, MOST)
     except TooMany:
         raise Unbounded(
             f"it has more than {MOST:,} windows, which no training sees: give it fewer symbols, or "
             "let it write more of its state"
         ) from None
-    return len(codes) if len(distinct(codes % field.radix(node))) == len(codes) else None
+    return len(codes) if len(distinct(codes % listing.radix(node))) == len(codes) else None

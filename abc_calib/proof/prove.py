@@ -21,11 +21,11 @@ from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.geometry import SITES, Layout, LineBias
 from abc_calib.nn.transformer.known import scheme_period, unknown_part
-from abc_calib.proof.blackbox import BlackBox, shape_of_foreign
+from abc_calib.proof.blackbox import BlackBox, setup_of_foreign
 from abc_calib.proof.evaluate import Noted, by_layers
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.graph import Shape
-from abc_calib.proof.windows import Field, TooMany
+from abc_calib.proof.graph import Setup
+from abc_calib.proof.windows import AllWindows, TooMany
 from tasks.closure import NotClosed, check_closed
 from tasks.rows import ROW
 from tasks.rules import Rule
@@ -71,10 +71,10 @@ def fitting(data: Data, rule: Rule) -> Layout:
     return layout
 
 
-def shape_of(model: Any, data: Data) -> Shape:
+def setup_of(model: Any, data: Data) -> Setup:
     """What the model and its sources look like; ``Unbounded`` where a row sees without bound."""
     if model.in_whole_sources:
-        return shape_of_foreign(model, data, rule_of)
+        return setup_of_foreign(model, data, rule_of)
     if model.no_lines:
         raise Unbounded(model.no_lines)
     if unknown := unknown_part(model):
@@ -111,7 +111,7 @@ def shape_of(model: Any, data: Data) -> Shape:
     opening: set[int | None] = {*rule.first.closers} or ({row} if rule.in_rows else set())
     if {*model.tokens.rows} != opening:
         raise Unbounded("tokens begin rows in the model that close none in its rule")
-    return Shape(rule, lines, model.options.decoder_layers, encoder, layout, ids, row, period)
+    return Setup(rule, lines, model.options.decoder_layers, encoder, layout, ids, row, period)
 
 
 @dataclass
@@ -159,17 +159,17 @@ class Evaluator(Protocol):
 class Layers:
     """Runs windows by the layers of our own models, in float64."""
 
-    def __init__(self, model: Any, field: Field):
-        self.field, self.blocks = field, Noted(model, field.shape.period)
+    def __init__(self, model: Any, listing: AllWindows):
+        self.listing, self.blocks = listing, Noted(model, listing.setup.period)
 
     def run(
         self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
     ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
-        return by_layers(self.blocks, self.field, windows, on_windows)
+        return by_layers(self.blocks, self.listing, windows, on_windows)
 
     def uncertain(self) -> float:
         """The bound on rounding."""
-        lines = self.field.shape.lines
+        lines = self.listing.setup.lines
         keys = 2 * max(len(head) for *_, head in lines.each())
         bias = max((abs(line.value) for line in lines.every()), default=0.0)
         return self.blocks.bound(keys, bias)
@@ -185,13 +185,13 @@ class Proof:
 
     model: Any
     data: Data
-    field: Field
+    listing: AllWindows
     codes: dict[int, np.ndarray | None]
     sizes: dict[int, int]
 
     @property
     def rule(self) -> Rule:
-        return self.field.shape.rule
+        return self.listing.setup.rule
 
     @property
     def size(self) -> int:
@@ -206,13 +206,13 @@ class Proof:
     @cached_property
     def evaluator(self) -> Evaluator:
         if self.model.in_whole_sources:
-            return BlackBox(self.model, self.data, self.field)
-        return Layers(self.model, self.field)
+            return BlackBox(self.model, self.data, self.listing)
+        return Layers(self.model, self.listing)
 
     def parts(self, node: int) -> Iterator[np.ndarray]:
         """The windows of a node, each once."""
         codes = self.codes[node]
-        yield from [codes] if codes is not None else parts(self.field, node, PART)
+        yield from [codes] if codes is not None else parts(self.listing, node, PART)
 
     def all_parts(self) -> Iterator[tuple[int, np.ndarray]]:
         for node in self.codes:
@@ -222,7 +222,7 @@ class Proof:
     def any_part(self, node: int, rng: np.random.Generator) -> np.ndarray:
         """The windows of a node; of too many to be held a part, drawn at random."""
         codes = self.codes[node]
-        chunks = [codes] if codes is not None else parts(self.field, node, PART, rng=rng)
+        chunks = [codes] if codes is not None else parts(self.listing, node, PART, rng=rng)
         return next(part for part in chunks if len(part))
 
     def sample(self, most: int, rng: np.random.Generator) -> Proof:
@@ -237,7 +237,7 @@ class Proof:
 
 
 def parts(
-    field: Field,
+    listing: AllWindows,
     node: int,
     limit: int,
     pins: Mapping[int, int] | None = None,
@@ -247,20 +247,20 @@ def parts(
 
     In order of the pinned values, or in an order drawn by ``rng``.
     """
-    pins, base = pins or {}, field.shape.rule.base
+    pins, base = pins or {}, listing.setup.rule.base
     try:
-        yield field.windows(node, pins, limit)
+        yield listing.windows(node, pins, limit)
     except TooMany:
-        free = [atom for atom in _order(field, node) if atom not in pins]
+        free = [atom for atom in _order(listing, node) if atom not in pins]
         if not free:
             raise
         for value in range(base) if rng is None else rng.permutation(base).tolist():
-            yield from parts(field, node, limit, {**pins, free[0]: value}, rng)
+            yield from parts(listing, node, limit, {**pins, free[0]: value}, rng)
 
 
-def _order(field: Field, node: int) -> list[int]:
+def _order(listing: AllWindows, node: int) -> list[int]:
     """The atoms of a node, those first that most of the states below the last layer depend on."""
-    graph_node = field.graph.nodes[node]
+    graph_node = listing.graph.nodes[node]
     uses = Counter(name for _, names in graph_node.below for name in names)
     return sorted(range(graph_node.atoms), key=lambda atom: -uses[atom])
 
@@ -271,12 +271,12 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
     ``part``: the most windows of a node that are held. ``most``: windows in all, about.
     """
     try:
-        shape = shape_of(model, data)
-        listing = Field(shape, 1 + max(shape.ids.values()))
+        setup = setup_of(model, data)
+        listing = AllWindows(setup, 1 + max(setup.ids.values()))
     except Unbounded as error:
         raise Undecided(str(error)) from None
     proof, count = Proof(model, data, listing, {}, {}), 0
-    for node in listing.places:
+    for node in listing.occurrences:
         try:
             codes = listing.windows(node, {}, part)
             size = len(codes)
@@ -295,18 +295,18 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
     return proof
 
 
-def _estimate(field: Field, node: int, most: float) -> int:
+def _estimate(listing: AllWindows, node: int, most: float) -> int:
     """About how many windows a large node has: as in one part of it, times the parts."""
-    base, pins = field.shape.rule.base, dict[int, int]()
-    for atom in _order(field, node):
+    base, pins = listing.setup.rule.base, dict[int, int]()
+    for atom in _order(listing, node):
         pins[atom] = (base + 1) // 2 % base
         if base ** len(pins) > most:
             break
         try:
-            return max(1, len(field.windows(node, pins, PART // 8))) * base ** len(pins)
+            return max(1, len(listing.windows(node, pins, PART // 8))) * base ** len(pins)
         except TooMany:
             continue
-    return round(min(float(base) ** field.graph.nodes[node].atoms, 1e18))
+    return round(min(float(base) ** listing.graph.nodes[node].atoms, 1e18))
 
 
 def check(
@@ -350,8 +350,8 @@ def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
     """
     model.set_lines(lines)
     try:
-        shape = shape_of(model, data)
-        listing = Field(shape, 1 + max(shape.ids.values()))
+        setup = setup_of(model, data)
+        listing = AllWindows(setup, 1 + max(setup.ids.values()))
     except (Unbounded, Undecided):
         return float("inf")
-    return max(listing.estimate(node, COUNTED) for node in listing.places)
+    return max(listing.estimate(node, COUNTED) for node in listing.occurrences)

@@ -35,7 +35,7 @@ def judge(certificate: Certificate, model: Model, data: Data, why: str) -> None:
         return
     certificate.outcome = "refuted"
     certificate.counterexamples = [failure.as_dict()]
-    certificate.reason = f"a source of {failure.digits} {data.task.unit} is wrong"
+    certificate.reason = f"{why}; a source of {failure.digits} {data.task.unit} is wrong"
 
 
 def shortest(model: Model, data: Data) -> tuple[Failure | None, list[dict[str, Any]]]:
@@ -48,8 +48,9 @@ def shortest(model: Model, data: Data) -> tuple[Failure | None, list[dict[str, A
         if len(wrong) and (failures := look_closely(model, data, problems.take(wrong[:1]))):
             return failures[0], tried
         width += 1
-    lengths = [*range(width, data.length + 2), 2 * data.length, 4 * data.length, 8 * data.length]
-    for length in dict.fromkeys(lengths):
+    first = width if tried else data.length
+    times = [data.length * factor for factor in (2, 4, 8)]
+    for length in dict.fromkeys([*range(first, data.length + 2), *times]):
         failing = smallest(stress(model, data, [length], samples=20, search=256))
         if failing is not None:
             return failing, tried

@@ -1,10 +1,24 @@
 """Every distinct window that a right prefix can produce, by running the rule over the columns.
 
-The transducer of a row is run over the columns of one size from the last one on, keeping of each
-only what the query's atoms hold. Columns of which nothing is kept are powers of a relation between
-states, and any number of them its closure. So the windows are those that occur in some source of
-some size, and no others; but digits of other rows' numbers, and of rows further up than the one
-above, may be any, and the lengths of gaps are taken for independent of each other: more windows
+By hand: ``19+3`` is read as the columns (9, 3), (1, 0) and the end. The rule begins without a
+carry, reads (9, 3), writes 2 and carries; reads (1, 0), writes 2; reads the end and closes. A
+model whose lines name this column and the one before sees in column 1 the *window* ``y[t-1] = 2``,
+``a[t-1] = 9``, ``b[t-1] = 3``, ``a[t] = 1``, ``b[t] = 0``, and 2 is right. All windows of such a
+*node*: any number of columns, of which only the state behind them counts (no carry, or a carry);
+the column before, of which digits and output are kept; the query's column, of which digits are
+kept, and whose output is the right token; then anything from which the number can still end. That
+is 2 x 100 x 100, since ``y[t-1]`` shows the carry. Column 0 has 100 (nothing before it); the
+column behind the numbers 199 (a carry out of (0, 0) is missing, since one of the two numbers
+begins there); and the column behind a last carry 1: ``y[t-1] = 1``. In all 20,300 windows, for
+sums of every length.
+
+**Lemma.** Every problem of a size that ``forms`` does not list is like a listed one with more
+columns in open gaps. A window holds nothing of columns in a gap, so what a gap of ``n`` columns
+does is the relation between the states before and behind it: the n-th power of what one column
+does; of an open gap the union of all powers from n on, which is reached after finitely many. So
+the windows here are those that occur in some problem of some size, and no others, but for two
+things that are taken too widely: digits of other rows' numbers, and of rows further up than the
+one above, may be any; and lengths of gaps are taken for independent of each other. More windows
 than occur, never fewer.
 """
 
@@ -21,7 +35,7 @@ import numpy as np
 
 from abc_calib.errors import AbcError
 from abc_calib.proof.forms import MOST_SIZES, sizes
-from abc_calib.proof.graph import Atom, Graph, Shape, Size
+from abc_calib.proof.graph import Atom, Graph, Query, Setup
 from tasks.rules import ABOVE, Transducer
 
 FEW_SIZES = 400
@@ -83,13 +97,13 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Place:
-    """One place where a node is a query's prediction: in the sizes of ``size`` and all larger ones.
+class Occurrence:
+    """One place where a node is a query's prediction: in the sizes of ``query`` and larger ones.
 
     ``atoms``: in the node's order. ``steps``: of the row's transducer.
     """
 
-    size: Size
+    query: Query
     atoms: tuple[Atom, ...]
     steps: Steps
 
@@ -100,15 +114,15 @@ class Place:
     @property
     def closes(self) -> dict[int, int]:
         """The token that closes the row, by what the transducer writes there."""
-        shape, (options, never, always, *_) = self.size.shape, self.steps.by.closing
-        closer = shape.eos if shape.row is None else shape.row
-        last = shape.eos if self.size.last else closer
-        return {options: last, never: closer, always: shape.eos}
+        setup, (options, never, always, *_) = self.query.setup, self.steps.by.closing
+        closer = setup.eos if setup.row is None else setup.row
+        last = setup.eos if self.query.last else closer
+        return {options: last, never: closer, always: setup.eos}
 
     @property
-    def query(self) -> Any:
+    def query_column(self) -> Any:
         """The column of the row's tapes at which the query's token is written."""
-        return self.size.column + self.steps.by.lag
+        return self.query.column + self.steps.by.lag
 
     def split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Windows as ``values (n, atoms)`` uint8 and the right tokens ``(n,)``."""
@@ -122,9 +136,9 @@ class Place:
         """How many letters each tape has."""
         lengths = []
         for tape in self.steps.by.tapes:
-            size = self.size
-            above = size.above if tape == ABOVE else None
-            lengths.append(size.letters(tape) if above is None else above - size.shape.rule.shift)
+            query = self.query
+            above = query.above if tape == ABOVE else None
+            lengths.append(query.letters(tape) if above is None else above - query.setup.rule.shift)
         return tuple(lengths)
 
     @cached_property
@@ -133,7 +147,7 @@ class Place:
 
         The axis -1 is what is written there; ends of tapes are columns that count, too.
         """
-        used: list[tuple[Any, list[tuple[int, int]]]] = [(self.query, [])]
+        used: list[tuple[Any, list[tuple[int, int]]]] = [(self.query_column, [])]
         used += [(end, []) for end in self.tapes]
         for number, atom in enumerate(self.atoms):
             if (axis := self.axis(atom)) is not None:
@@ -141,10 +155,10 @@ class Place:
         used.sort(key=lambda entry: entry[0].value)
         merged = used[:1]
         for form, atoms in used[1:]:
-            if form.compared(merged[-1][0]):
-                merged.append((form, atoms))
-            else:
+            if form == merged[-1][0]:
                 merged[-1] = form, merged[-1][1] + atoms
+            else:
+                merged.append((form, atoms))
         return tuple(merged)
 
     def settle(self) -> None:
@@ -153,7 +167,7 @@ class Place:
 
     def axis(self, atom: Atom) -> int | None:
         """The tape that an atom is on, -1 for the row itself; None if it may be any digit."""
-        by, shift = self.steps.by, self.size.shape.rule.shift
+        by, shift = self.steps.by, self.query.setup.rule.shift
         if atom.kind == "written":
             if atom.of == 0:
                 return -1
@@ -172,7 +186,7 @@ class Place:
         """The column of the row's tapes at which an atom is read, or written."""
         if atom.kind != "written":
             return atom.column
-        late = self.steps.by.lag if atom.of == 0 else -self.size.shape.rule.shift
+        late = self.steps.by.lag if atom.of == 0 else -self.query.setup.rule.shift
         return atom.column + late
 
     @cached_property
@@ -180,7 +194,7 @@ class Place:
         """The columns in order: gaps, as relations, and those of which something is kept."""
         plan: list[tuple[str, Any]] = []
         at, below, tapes = 0, None, self.tapes
-        open_ = [k for k, is_open in enumerate(self.size.gaps.open) if is_open]
+        open_ = [k for k, is_open in enumerate(self.query.gaps.open) if is_open]
         for form, atoms in self.walk:
             count = form.value - at
             slopes = (
@@ -193,10 +207,10 @@ class Place:
                 ended = tuple(t.value < form.value for t in tapes)
                 plan.append(("gap", self.steps.relation(ended, count, open_ended)))
             at, below = form.value, form
-            query = form.value == self.query.value
-            if atoms or query:
+            at_query = form.value == self.query_column.value
+            if atoms or at_query:
                 ended = tuple(t.value <= at for t in tapes)
-                plan.append(("column", (ended, tuple(atoms), query)))
+                plan.append(("column", (ended, tuple(atoms), at_query)))
                 at, below = at + 1, form + 1
         plan.append(("gap", self.steps.relation((True,) * len(tapes), 0, True)))
         return plan
@@ -206,7 +220,7 @@ class Place:
         """All that its windows depend on: the same for places with the same ones."""
         run = tuple((kind, id(what) if kind == "gap" else what) for kind, what in self.plan)
         atoms = tuple((atom.kind, atom.of == 0, self.free(atom)) for atom in self.atoms)
-        return id(self.steps), run, atoms, self.size.last, tuple(self.closes.items())
+        return id(self.steps), run, atoms, self.query.last, tuple(self.closes.items())
 
     def windows(self, vocabulary: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
         """All windows as numbers, each once: ``sum base^k value_k + base^atoms right``.
@@ -221,29 +235,35 @@ class Place:
 class _Walk:
     """One run over the columns of a place."""
 
-    def __init__(self, place: Place, vocabulary: int, pins: Mapping[int, int], limit: int):
-        self.place, self.pins, self.limit = place, pins, limit
-        self.steps, self.q, self.base = place.steps, place.steps.by.states, place.base
-        self.weight = [self.base**k for k in range(len(place.atoms))]
-        self.right = self.base ** len(place.atoms)
+    def __init__(
+        self, occurrence: Occurrence, vocabulary: int, pins: Mapping[int, int], limit: int
+    ):
+        self.occurrence, self.pins, self.limit = occurrence, pins, limit
+        self.steps, self.q, self.base = (
+            occurrence.steps,
+            occurrence.steps.by.states,
+            occurrence.base,
+        )
+        self.weight = [self.base**k for k in range(len(occurrence.atoms))]
+        self.right = self.base ** len(occurrence.atoms)
         if self.right * vocabulary * self.q >= LARGEST:
             raise TooMany(float(self.right))
 
     def run(self) -> np.ndarray:
-        place, by = self.place, self.steps.by
+        occurrence, by = self.occurrence, self.steps.by
         state = np.array(by.start, np.int64)
         code, kept = np.zeros(len(state), np.int64), np.ones(len(state), bool)
-        if place.size.shape.rule.past:
-            kept &= (np.array(by.symbols) == self.base) == place.size.last
-        for number, atom in enumerate(place.atoms):
+        if occurrence.query.setup.rule.past:
+            kept &= (np.array(by.symbols) == self.base) == occurrence.query.last
+        for number, atom in enumerate(occurrence.atoms):
             if atom.kind == "symbol" or (atom.kind == "closer" and atom.of == 0):
                 value = np.array(by.symbols if atom.kind == "symbol" else by.openers, np.int64)
                 code += self.weight[number] * value
                 if number in self.pins:
                     kept &= value == self.pins[number]
         state, code = state[kept], code[kept]
-        good = self._goods(place.plan)
-        for (kind, what), ends in zip(place.plan, good, strict=True):
+        good = self._goods(occurrence.plan)
+        for (kind, what), ends in zip(occurrence.plan, good, strict=True):
             if kind == "gap":
                 before, after = np.nonzero(what)
                 kept = np.zeros(len(before), np.int64)
@@ -252,8 +272,8 @@ class _Walk:
             ending = ends[after]
             code, state = self._joined(code, state, before[ending], kept[ending], after[ending])
         code = distinct(code)
-        for number, atom in enumerate(place.atoms):
-            if place.free(atom):
+        for number, atom in enumerate(occurrence.atoms):
+            if occurrence.free(atom):
                 values = np.array([self.pins.get(number, -1)])
                 closers = np.array(by.closers if atom.kind == "closer" else range(self.base))
                 values = values if number in self.pins else closers
@@ -279,7 +299,7 @@ class _Walk:
         return goods[::-1]
 
     def _kept(
-        self, ended: tuple[bool, ...], atoms: tuple[tuple[int, int], ...], query: bool
+        self, ended: tuple[bool, ...], atoms: tuple[tuple[int, int], ...], at_query: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Each different (state, what is kept of the column, next state), in order of states."""
         steps = self.steps
@@ -291,9 +311,9 @@ class _Walk:
             if number in self.pins:
                 allowed &= value == self.pins[number]
             kept += self.weight[number] * value
-        if query:
+        if at_query:
             right = np.where(steps.out < self.base, steps.out, -1)
-            for code, token in self.place.closes.items():
+            for code, token in self.occurrence.closes.items():
                 right[steps.out == code] = token
             allowed &= right >= 0
             kept += self.right * right
@@ -326,52 +346,52 @@ class _Walk:
         return np.divmod(pairs, self.q)
 
 
-class Field:
+class AllWindows:
     """All that queries see: every node that is a prediction, with the places where it is one."""
 
-    def __init__(self, shape: Shape, vocabulary: int):
-        self.shape, self.vocabulary, self.graph = shape, vocabulary, Graph()
-        self.places: dict[int, list[Place]] = {}
+    def __init__(self, setup: Setup, vocabulary: int):
+        self.setup, self.vocabulary, self.graph = setup, vocabulary, Graph()
+        self.occurrences: dict[int, list[Occurrence]] = {}
         self.sizes = 0
-        by = {id(row): Steps(row) for row in (shape.rule.first, shape.rule.later) if row}
+        by = {id(row): Steps(row) for row in (setup.rule.first, setup.rule.later) if row}
         try:
             self._list(by, mirrored=False)
         except AbcError:
-            if shape.rule.in_rows:
+            if setup.rule.in_rows:
                 raise
-            self.places.clear()
+            self.occurrences.clear()
             self.sizes = 0
             self._list(by, mirrored=True)
 
     def _list(self, by: Mapping[int, Steps], mirrored: bool) -> None:
-        rule = self.shape.rule
-        for frame, short in itertools.product(self.shape.frames(mirrored), range(rule.stride)):
-            pairs: list[tuple[int, Place]] = []
+        rule = self.setup.rule
+        for frame, short in itertools.product(self.setup.frames(mirrored), range(rule.stride)):
+            pairs: list[tuple[int, Occurrence]] = []
 
             def look(gaps: Any, frame: Any = frame, short: int = short, pairs: Any = pairs) -> None:
-                size = Size(self.shape, self.graph, frame, gaps, short)
-                if not size.there:
+                query = Query(self.setup, self.graph, frame, gaps, short)
+                if not query.there:
                     return
-                state = size.query()
-                machine = rule.first if size.first else rule.later
-                place = Place(size, state.atoms, by[id(machine)])
-                place.settle()
-                pairs.append((state.node, place))
+                state = query.state()
+                machine = rule.first if query.first else rule.later
+                occurrence = Occurrence(query, state.atoms, by[id(machine)])
+                occurrence.settle()
+                pairs.append((state.node, occurrence))
 
             count = len(next(iter(frame.values()))) - 1
             most = MOST_SIZES if mirrored or rule.in_rows else FEW_SIZES
-            self.sizes += sum(1 for _ in sizes(count, look, self.shape.period, most))
-            for node, place in pairs:
-                self.places.setdefault(node, []).append(place)
+            self.sizes += sum(1 for _ in sizes(count, look, self.setup.period, most))
+            for node, occurrence in pairs:
+                self.occurrences.setdefault(node, []).append(occurrence)
 
     def radix(self, node: int) -> int:
         """The number from which on the right token counts in a node's windows."""
-        return self.shape.rule.base ** self.graph.nodes[node].atoms
+        return self.setup.rule.base ** self.graph.nodes[node].atoms
 
     def windows(self, node: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
-        """The windows of a node, of all its places, as numbers: see ``Place.windows``."""
-        different = {place.key: place for place in self.places[node]}.values()
-        windows = [place.windows(self.vocabulary, pins, limit) for place in different]
+        """The windows of a node, of all its places, as numbers: see ``Occurrence.windows``."""
+        different = {occurrence.key: occurrence for occurrence in self.occurrences[node]}.values()
+        windows = [occurrence.windows(self.vocabulary, pins, limit) for occurrence in different]
         return distinct(np.concatenate(windows)) if len(windows) > 1 else windows[0]
 
     def estimate(self, node: int, limit: int) -> float:
@@ -379,4 +399,4 @@ class Field:
         try:
             return float(len(self.windows(node, {}, limit)))
         except TooMany:
-            return float(math.prod([self.shape.rule.base] * self.graph.nodes[node].atoms))
+            return float(math.prod([self.setup.rule.base] * self.graph.nodes[node].atoms))

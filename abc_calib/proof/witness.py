@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.proof.windows import Field, Place
+from abc_calib.proof.windows import AllWindows, Occurrence
 from tasks import Rows
 from tasks.rules import ABOVE, Rule, Tape
 
@@ -42,14 +42,6 @@ class Sources:
         if self.rule.first.words:
             return 5, 10, 20
         return ((5, 5), (20, 15), (15, 20)) if self.rule.listed else ((5, 5), (20, 15), (30, 40))
-
-    @property
-    def long(self) -> tuple[Any, ...]:
-        """Of those that are run by dense attention."""
-        rows: tuple[Any, ...] = (6, 6), (12, 9), (20, 15), (30, 30)
-        if self.rule.first.words:
-            rows = 6, 12, 20, 30
-        return rows if self.rule.in_rows else (20, 50, 100, 200, 400)
 
     def short(self, most: int) -> Iterator[tuple[int | str, Rows]]:
         """Every problem of each size from the smallest on; ``most`` of a size, and about in all."""
@@ -133,11 +125,13 @@ class Sources:
 class Witnesses(Sources):
     """Draws random sources in which a given window occurs; each is read back before it is given."""
 
-    def __init__(self, task: Any, field: Field):
-        super().__init__(task, field.shape.rule)
-        self.field = field
+    def __init__(self, task: Any, listing: AllWindows):
+        super().__init__(task, listing.setup.rule)
+        self.listing = listing
         self._pools: dict[tuple[int, int], tuple[Any, Any]] = {}
-        self._narrow: dict[tuple[int, int, bool], list[tuple[Place, list[tuple[int, ...]]]]] = {}
+        self._narrow: dict[
+            tuple[int, int, bool], list[tuple[Occurrence, list[tuple[int, ...]]]]
+        ] = {}
 
     def _pool(self, spot: Spot, rng: np.random.Generator) -> tuple[Any, Any]:
         """Problems of the spot's size in which any window may be, drawn once, and what they say."""
@@ -184,9 +178,9 @@ class Witnesses(Sources):
     ) -> Iterator[tuple[list[int], Any]]:
         """Of each size the problems that show the window, and where, among ``count`` drawn."""
         few, tried = count == DRAWN[0] or not self.rule.first.words, 0
-        for place, gaps in self._spots(node, widest, rng, near, SPOTS[not few]):
-            values, right = place.split(np.array([code]))
-            spot = Spot(self.rule, place, gaps, values[0].tolist(), int(right[0]))
+        for occurrence, gaps in self._spots(node, widest, rng, near, SPOTS[not few]):
+            values, right = occurrence.split(np.array([code]))
+            spot = Spot(self.rule, occurrence, gaps, values[0].tolist(), int(right[0]))
             if spot.clashes:
                 continue
             drawn: Iterator[tuple[Any, Any]]
@@ -204,35 +198,36 @@ class Witnesses(Sources):
 
     def _spots(
         self, node: int, widest: int, rng: np.random.Generator, near: bool, most: int
-    ) -> Iterator[tuple[Place, tuple[int, ...]]]:
+    ) -> Iterator[tuple[Occurrence, tuple[int, ...]]]:
         """Where a node may stand in problems that are not too wide: ``most`` sizes a place."""
         if (node, widest, near) not in self._narrow:
-            places = [
-                (option, self._gaps(option, widest, near)) for option in self.field.places[node]
+            occurrences = [
+                (option, self._gaps(option, widest, near))
+                for option in self.listing.occurrences[node]
             ]
-            self._narrow[node, widest, near] = places
-        for place, narrow in self._narrow[node, widest, near]:
+            self._narrow[node, widest, near] = occurrences
+        for occurrence, narrow in self._narrow[node, widest, near]:
             sizes = narrow[:most]
             order = range(len(sizes)) if not self.rule.in_rows else rng.permutation(len(sizes))
-            yield from ((place, sizes[k]) for k in order)
+            yield from ((occurrence, sizes[k]) for k in order)
 
-    def _gaps(self, place: Place, widest: int, near: bool) -> list[tuple[int, ...]]:
+    def _gaps(self, occurrence: Occurrence, widest: int, near: bool) -> list[tuple[int, ...]]:
         """The gaps of the smallest problems that have the place, no two of which read the same."""
-        size, period, ranges = place.size, self.field.shape.period, []
+        query, period, ranges = occurrence.query, self.listing.setup.period, []
         rows = self._rows(widest)
-        for gap, open_ in zip(size.gaps.values, size.gaps.open, strict=True):
+        for gap, open_ in zip(query.gaps.values, query.gaps.open, strict=True):
             larger = range(gap, max(gap, rows) + 1 if open_ else gap + 1, period)
             less = range(gap % period, gap, period) if near else ()
             ranges.append([*less, *larger][: rows + 1])
         different: dict[tuple[int, ...], tuple[int, ...]] = {}
         for gaps in itertools.islice(smallest_first(ranges), 4096):
-            row = size.row.at(gaps) if self.rule.in_rows else 0
-            tall = size.rows.at(gaps) - self.rule.past if self.rule.in_rows else 1
-            read = (form.at(gaps) for form in place.tapes)
-            at = size.wide.at(gaps), row, size.column.at(gaps), *read
+            row = query.row.at(gaps) if self.rule.in_rows else 0
+            tall = query.rows.at(gaps) - self.rule.past if self.rule.in_rows else 1
+            read = (form.at(gaps) for form in occurrence.tapes)
+            at = query.wide.at(gaps), row, query.column.at(gaps), *read
             if at in different or not 1 <= at[0] <= widest or min(at) < 0 or tall > rows:
                 continue
-            if not Spot(self.rule, place, gaps, [0] * len(place.atoms), 0).clashes:
+            if not Spot(self.rule, occurrence, gaps, [0] * len(occurrence.atoms), 0).clashes:
                 different[at] = gaps
             if len(different) == SPOTS[-1]:
                 break
@@ -265,18 +260,23 @@ class Spot:
     """A window at one place in problems of one size: which symbols are known, and where."""
 
     def __init__(
-        self, rule: Rule, place: Place, gaps: tuple[int, ...], values: Sequence[int], right: int
+        self,
+        rule: Rule,
+        occurrence: Occurrence,
+        gaps: tuple[int, ...],
+        values: Sequence[int],
+        right: int,
     ):
-        self.rule, self.place = rule, place
-        size = place.size
-        self.column, self.width = size.column.at(gaps), size.wide.at(gaps)
-        self.row = size.row.at(gaps) if rule.in_rows else 0
-        self.rows = size.rows.at(gaps) if rule.in_rows else 1
+        self.rule, self.occurrence = rule, occurrence
+        query = occurrence.query
+        self.column, self.width = query.column.at(gaps), query.wide.at(gaps)
+        self.row = query.row.at(gaps) if rule.in_rows else 0
+        self.rows = query.rows.at(gaps) if rule.in_rows else 1
         self.gaps = gaps
         self.lag = rule.of(self.row).lag
         #: what the transducer may write where the row closes with that token, and does one follow?
-        self.closing = [code for code, token in place.closes.items() if token == right]
-        self.goes_on = right == size.shape.row
+        self.closing = [code for code, token in occurrence.closes.items() if token == right]
+        self.goes_on = right == query.setup.row
         self.right = min(right, rule.base)
         #: by (operand, column), and by (rows above, column) of the output
         self.digits: dict[tuple[int, int], int] = {}
@@ -285,7 +285,7 @@ class Spot:
         self.opened: dict[int, int] = {}
         self.clashes = right >= rule.base and not self.closing
         self._know(self.written, (0, self.column), self.right)
-        for atom, value in zip(place.atoms, values, strict=True):
+        for atom, value in zip(occurrence.atoms, values, strict=True):
             column = 0 if atom.column is None else atom.column.at(gaps)
             if atom.kind == "written":
                 self._know(self.written, (atom.of, column), value)
@@ -324,7 +324,7 @@ class Spot:
             if all(self.digits.get(at, 1) or not at[1] for at in ends):  # none begins with a 0
                 yield task.posed(self._random(rng, count))
             return
-        tapes = self.place.steps.by.tapes
+        tapes = self.occurrence.steps.by.tapes
         for _ in range(4):
             if (drawn := self._run(rng)) is None:
                 return
@@ -338,9 +338,9 @@ class Spot:
 
     def _run(self, rng: np.random.Generator) -> tuple[list[np.ndarray], int] | None:
         """A run of the row's transducer through the window: letters of each tape, and symbol."""
-        by = self.place.steps.by
+        by = self.occurrence.steps.by
         state, letters, out, after = by.steps
-        lengths = [form.at(self.gaps) for form in self.place.tapes]
+        lengths = [form.at(self.gaps) for form in self.occurrence.tapes]
         if min(lengths, default=0) < 0:
             return None
         lag = self.lag
@@ -420,7 +420,7 @@ class Spot:
             letters = [first.walks(rng, lengths, liked, symbols[:, 0])]
         else:
             letters = [rng.integers(0, first.base, (count, self.width)) for _ in first.tapes]
-        short = self.place.size.short
+        short = self.occurrence.query.short
         tapes = {
             tape: (values, lengths - self.rule.lacks(tape, short))
             for tape, values in zip(first.tapes, letters, strict=True)
@@ -458,7 +458,7 @@ class Spot:
         """
         kept = np.ones(len(tapes[0][1]), bool)
         for tape in self.rule.first.tapes[: 1 if self.rule.stride == 1 else None]:
-            wide = self.width - self.rule.lacks(tape, self.place.size.short)
+            wide = self.width - self.rule.lacks(tape, self.occurrence.query.short)
             kept &= tapes[self.row if self.rule.listed else tape][1] == wide
         for (operand, column), value in self.digits.items():
             values, lengths = tapes[operand]

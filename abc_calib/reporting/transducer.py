@@ -1,38 +1,89 @@
-"""A run as a finite-state transducer: a table, a file that runs it, and its graph."""
+"""A certified run as a finite-state transducer: a table, a file that runs it, and its graph.
+
+A model that is right in each of its windows writes what its rule writes, for every source. So the
+smallest machine that writes the same is the rule's, with equal states united.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from abc_calib.errors import UsageError
+from abc_calib.data import Data
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
 from abc_calib.nn.build import model_type
 from abc_calib.nn.transformer.model import Transformer
-from abc_calib.proof.compiled import Compiled, Letters, compiled
+from abc_calib.proof.prove import Undecided, check, prepare
 from abc_calib.reporting import transducer_program as template
 from abc_calib.reporting.style import SMALL, TEXT_WIDTH, new_figure, save_figures, styled
 from abc_calib.runs import Run
+from tasks.rules import Tape, Transducer, reduced
 
 NAME = "transducer"
 MOST = 18
 """Arrows of a graph up to which it shows what is read and written."""
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """A transducer that writes what a model writes, at every length; ``files``: where it is."""
+
+    data: Data
+    transducer: Transducer
+    files: list[Path] = field(default_factory=list)
+
+    @property
+    def states(self) -> int:
+        """How many states there are, without the one behind the end."""
+        return self.transducer.states - 1
+
+    def answer(self, problem: str) -> str:
+        """Answer a problem as a person writes both; ``TaskError`` where it is none."""
+        task = self.data.task
+        values, width = self.rows(task.letters(task.parse(problem)))
+        return self.data.read([task.symbols[k] for k in values[0, : width[0]]])
+
+    def rows(self, operands: list[Tape]) -> Tape:
+        """Write for letters ``(n, w)`` of each operand: as ``Transducer.row``."""
+        by, of_row = self.transducer, self.data.task.rule().of_row
+        symbol = None if of_row is None else operands[of_row][0][:, 0]
+        return by.row([operands[k] for k in by.tapes], symbol)
+
+
+def compiled(model: Any, data: Data) -> Compiled:
+    """Run a model on its windows; ``AbcError`` where it is wrong in one, or they are not listed."""
+    try:
+        proof = prepare(model, data)
+    except Undecided as error:
+        raise AbcError(f"it cannot be compiled: {error}") from None
+    if proof.rule.in_rows:
+        raise AbcError("outputs of several rows are not compiled: give a task that answers in one")
+    if proof.rule.stride > 1:
+        raise AbcError("rules that read several words a column are not compiled: give another task")
+    checked = check(replace(proof, model=model.frozen().exact()))
+    if wrong := sum(result.wrong for result in checked):
+        raise AbcError(
+            f"it is wrong in {wrong:,} windows, so that it is not a machine of its task: abc "
+            "certify names sources, and abc repair trains it on them"
+        )
+    return Compiled(data, reduced(proof.rule.first.padded))
+
+
 def compile(run: Run | Path | str | None = None, *, out: Path | str | None = None) -> Compiled:
-    """Read a calibrated model out as the smallest transducer that writes the same, at every length.
+    """Make the smallest transducer that writes what a calibrated model writes, at every length.
 
     ``out``: a new folder, by default ``exports/transducer`` in the run's folder, for the table
     ``transducer.csv``, ``transducer.py``, which runs it with numpy alone, and its graph,
-    ``transducer.pdf`` and ``.svg``. Raises ``UsageError`` for a run without
-    lines or not of this program, and ``AbcError`` where the model is wrong in some window, or is no
-    transducer.
+    ``transducer.pdf`` and ``.svg``. Raises ``UsageError`` for a run without lines or not of this
+    program, and ``AbcError`` where the model is wrong in some window.
     """
     run = Run.open(run)
     run.check()
@@ -63,7 +114,7 @@ def table(machine: Compiled) -> str:
     """Every column that there is: state, letters, what is written (-1: nothing), next state."""
     by = machine.transducer
     state, letters, written, after = by.steps
-    shown = np.where(written <= by.base, written, -1)
+    shown = np.where(written == by.base + 1, -1, np.minimum(written, by.base))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["state", *(f"letter{k}" for k in by.tapes), "written", "next"])
@@ -95,7 +146,7 @@ def graph(machine: Compiled) -> Figure:
     """
     by = machine.transducer
     state, letters, written, after = by.steps
-    end = int(state[(written > by.base) & (state == after)][-1])
+    end = int(state[(written == by.base + 1) & (state == after)][-1])
     arrows: dict[tuple[int, int], list[str]] = {}
     columns = zip(state.tolist(), letters.T.tolist(), written.tolist(), after.tolist(), strict=True)
     for before, read, token, to in columns:
@@ -134,13 +185,17 @@ def _name(machine: Compiled, state: int, end: int) -> str:
     by, symbols = machine.transducer, machine.data.task.symbols
     if state in by.start:
         return f"start {symbols[by.symbols[by.start.index(state)]]}" if by.symbols else "start"
-    count, columns = machine.shown[state]
-    others = f"\nor {count - 1} more" if count > 1 else ""
-    return f"after {_column(machine, *columns[0])}{others}"
+    _, letters, written, after = by.steps
+    columns = (after == state) & (written <= by.base)
+    read = {*zip(map(tuple, letters.T[columns].tolist()), written[columns].tolist(), strict=True)}
+    if not read:
+        return str(state)
+    others = f"\nor {len(read) - 1} more" if len(read) > 1 else ""
+    return f"after {_column(machine, *min(read))}{others}"
 
 
-def _column(machine: Compiled, letters: Letters, token: int) -> str:
+def _column(machine: Compiled, letters: tuple[int, ...], token: int) -> str:
     """``9 1 → 0``: the letters of a column and what is written there."""
     base, symbols = machine.transducer.base, machine.data.task.symbols
     read = "end" if base in letters else " ".join(symbols[letter] for letter in letters)
-    return f"{read} → {'&' if token == base else symbols[token] if token < base else '–'}"
+    return f"{read} → {symbols[token] if token < base else '–' if token == base + 1 else '&'}"

@@ -1,4 +1,4 @@
-"""A certified model as a finite-state transducer, read out of what it predicts.
+"""A certified model as a finite-state transducer, read out of its windows: an oracle.
 
 A model on lines is a table: of each window the token with the largest logit. What of a window is
 needed for that, and stands before the column in question, is a state. Such a machine is built from
@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
-from abc_calib.proof.evaluate import Noted, predicted
-from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.prove import Proof, Undecided, prepare
-from abc_calib.proof.windows import Place
-from tasks.rules import NO, Tape, Transducer, reduced
+from abc_calib.proof.prove import Proof, check, prepare
+from abc_calib.proof.windows import Occurrence
+from tasks.rules import NO, Transducer, reduced
 
 MOST_COLUMNS = 4_000_000
 """Columns of letters from all states together; more would take minutes."""
@@ -70,53 +67,11 @@ class Known(NamedTuple):
 DONE = Known(-1)
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """A transducer that writes what a model writes, at every length.
-
-    ``shown``: of each state how many columns lead to it, and some of them, as (letters, written).
-    """
-
-    data: Data
-    transducer: Transducer
-    shown: list[tuple[int, list[tuple[Letters, int]]]]
-    files: list[Path] = field(default_factory=list)
-
-    @property
-    def states(self) -> int:
-        """How many states there are, without the one behind the end."""
-        return self.transducer.states - 1
-
-    def answer(self, problem: str) -> str:
-        """The answer to a problem as a person writes both; ``TaskError`` where it is none."""
-        task = self.data.task
-        values, width = self.rows(task.letters(task.parse(problem)))
-        return self.data.read([task.symbols[k] for k in values[0, : width[0]]])
-
-    def rows(self, operands: list[Tape]) -> Tape:
-        """What is written for letters ``(n, w)`` of each operand: as ``Transducer.row``."""
-        by, of_row = self.transducer, self.data.task.rule().of_row
-        symbol = None if of_row is None else operands[of_row][0][:, 0]
-        return by.row([operands[k] for k in by.tapes], symbol)
-
-
-def compiled(model: Any, data: Data) -> Compiled:
-    """A model as a transducer; ``AbcError`` where it is none, or is wrong in some window."""
-    if model.in_whole_sources:
-        raise AbcError("models of transformers are not compiled: give one of this program's own")
-    try:
-        proof = prepare(model, data)
-    except (Undecided, Unbounded) as error:
-        raise AbcError(f"it cannot be compiled: {error}") from None
-    if proof.rule.in_rows:
-        raise AbcError("outputs of several rows are not compiled: give a task that answers in one")
-    if proof.rule.stride > 1:
-        raise AbcError("rules that read several words a column are not compiled: give another task")
-    if proof.field.shape.period > 1:
-        raise AbcError("its positions repeat, which no state of a transducer follows")
-    if not proof.whole:
-        raise AbcError(f"its {proof.size:,} windows are too many to be held")
-    return Reader(replace(proof, model=model.frozen().exact())).machine()
+def extracted(model: Any, data: Data) -> Transducer:
+    """The transducer that a model is, from its windows alone; it is right in each of them."""
+    proof = replace(prepare(model, data), model=model.frozen().exact())
+    assert not sum(result.wrong for result in check(proof))
+    return Reader(proof).machine()
 
 
 class Reader:
@@ -126,16 +81,16 @@ class Reader:
         self.proof, self.rule = proof, proof.rule.first
         self.base, self.end = self.rule.base, (self.rule.base,) * len(self.rule.tapes)
         #: by whether the query is behind the end, and gaps
-        self.places: dict[tuple[int, ...], tuple[Table, tuple[Ref, ...]]] = {}
+        self.occurrences: dict[tuple[int, ...], tuple[Table, tuple[Ref, ...]]] = {}
         self.open: dict[tuple[int, ...], list[bool]] = {}
         for node, table in self._tables():
-            for place in proof.field.places[node]:
-                at = place.size.frame["column"][0] > 0, *place.size.gaps.values
-                self.places[at] = table, self._refs(place, table)
-                self.open[at] = place.size.gaps.open
-        most = max(gap for _, *gaps in self.places for gap in gaps)
+            for occurrence in proof.listing.occurrences[node]:
+                at = occurrence.query.frame["column"][0] > 0, *occurrence.query.gaps.values
+                self.occurrences[at] = table, self._refs(occurrence, table)
+                self.open[at] = occurrence.query.gaps.open
+        most = max(gap for _, *gaps in self.occurrences for gap in gaps)
         self.clip, self.past = 2 * most + 2, most + 2
-        refs = {ref for _, place_refs in self.places.values() for ref in place_refs}
+        refs = {ref for _, place_refs in self.occurrences.values() for ref in place_refs}
         near = [r for r in refs if not r.fixed and r.tape != WRITTEN]
         self.ahead = max([self._horizon() - 1, 0, *(r.column for r in near)])
         self.back = self.ahead + max([0, *(-r.column for r in near)])
@@ -144,34 +99,28 @@ class Reader:
 
     def _tables(self) -> Iterator[tuple[int, Table]]:
         """What the model predicts, of each node."""
-        field = self.proof.field
-        blocks, pairs = Noted(self.proof.model, 1), dict[int, list[tuple[np.ndarray, np.ndarray]]]()
-        for node, codes, tokens in predicted(blocks, field, self.proof.all_parts()):
-            values, right = field.places[node][0].split(codes)
-            if wrong := int((tokens != right).sum()):
-                raise AbcError(
-                    f"it is wrong in at least {wrong:,} windows, so that it is not a machine of "
-                    "its task: abc certify names sources, and abc repair trains it on them"
-                )
-            pairs.setdefault(node, []).append((values, tokens))
+        listing = self.proof.listing
+        pairs = dict[int, list[tuple[np.ndarray, np.ndarray]]]()
+        for node, codes in self.proof.all_parts():
+            pairs.setdefault(node, []).append(listing.occurrences[node][0].split(codes))
         for node, parts in pairs.items():
             values, tokens = (np.concatenate(part) for part in zip(*parts, strict=True))
-            place = field.places[node][0]
+            occurrence = listing.occurrences[node][0]
             far = [
-                abs((a.column - place.size.column).value) if a.column is not None else 0
-                for a in place.atoms
+                abs((a.column - occurrence.query.column).value) if a.column is not None else 0
+                for a in occurrence.atoms
             ]
             yield node, _table(values, tokens, sorted(range(len(far)), key=lambda k: -far[k]))
 
-    def _refs(self, place: Place, table: Table) -> tuple[Ref, ...]:
+    def _refs(self, occurrence: Occurrence, table: Table) -> tuple[Ref, ...]:
         """Where the atoms stand that a table is asked by."""
-        refs, gaps = [], [k for k, is_open in enumerate(place.size.gaps.open) if is_open]
-        for atom in (place.atoms[k] for k in table.kept):
+        refs, gaps = [], [k for k, is_open in enumerate(occurrence.query.gaps.open) if is_open]
+        for atom in (occurrence.atoms[k] for k in table.kept):
             if atom.kind == "symbol":
                 refs.append(Ref(SYMBOL, 0, True))
                 continue
             tape = WRITTEN if atom.kind == "written" else self.rule.tapes.index(atom.of)
-            apart = atom.column - place.size.column
+            apart = atom.column - occurrence.query.column
             if not any(apart.slopes[k] for k in gaps):
                 refs.append(Ref(tape, apart.value, False))
             elif not any(atom.column.slopes[k] for k in gaps):
@@ -187,8 +136,8 @@ class Reader:
         for less in itertools.product(*(range(gap, -1, -1) for gap in gaps)):
             at = past, *less
             fits = zip(gaps, less, self.open.get(at, ()), strict=False)
-            if at in self.places and all(a == b or is_open for a, b, is_open in fits):
-                return self.places[at]
+            if at in self.occurrences and all(a == b or is_open for a, b, is_open in fits):
+                return self.occurrences[at]
         return None
 
     def _horizon(self) -> int:
@@ -201,7 +150,7 @@ class Reader:
 
     # The machine
 
-    def machine(self) -> Compiled:
+    def machine(self) -> Transducer:
         """The transducer, in which states that nothing tells apart are one."""
         starts = [Known(k) for k in range(max(1, len(self.rule.symbols)))]
         numbers = {start: k for k, start in enumerate(starts)}
@@ -231,10 +180,7 @@ class Reader:
             written=written,
             lag=self.ahead,
         )
-        machine = reduced(by)
-        if not same(self.rule, machine):
-            raise AbcError("a machine was built that is not the task's: please report this")
-        return Compiled(self.proof.data, machine, _shown(by, machine, steps))
+        return reduced(by)
 
     def _after(self, memory: Known, read: Letters) -> tuple[Known, int] | None:
         """The state after a column of letters, and what is written there; None for no source."""
@@ -328,20 +274,3 @@ def _signed(by: Transducer, token: int, sign: int) -> list[int]:
     if token == by.base + 1:
         return []
     return [sign * (1 + min(int(token), by.base))]
-
-
-def _shown(
-    by: Transducer, machine: Transducer, steps: list[tuple[int, Letters, int, int]]
-) -> list[tuple[int, list[tuple[Letters, int]]]]:
-    """The columns that lead to each state of ``machine``: ``by`` with equal states united."""
-    symbols = [*by.symbols] or [0]
-    place = dict(
-        zip((symbols.index(s) for s in machine.symbols or [0]), machine.start, strict=True)
-    )
-    columns_of: list[dict[tuple[Letters, int], None]] = [{} for _ in range(machine.states)]
-    for state, read, token, after in steps:
-        if state in place and (reached := int(machine.next[place[state], *read])) != NO:
-            place[after] = reached
-            if token <= by.base:
-                columns_of[reached][read, token] = None
-    return [(len(group), [*group][:3]) for group in columns_of]
