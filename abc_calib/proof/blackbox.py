@@ -93,9 +93,11 @@ class BlackBox:
         self.rule, self.rng = listing.setup.rule, np.random.default_rng(12)
 
     def run(
-        self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
+        self,
+        windows: Iterator[tuple[int, np.ndarray]],
+        on_windows: Callable[[int], None] = lambda done: None,
     ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
-        """Node, windows and their margins: see ``prove.Evaluator``."""
+        """Node, windows and their margins: as ``evaluate.Layers``."""
         done = 0
         for node, codes in windows:
             occurrence = max(self.listing.occurrences[node], key=_room)
@@ -145,7 +147,7 @@ class BlackBox:
         return Batch(source, self.written[torch.from_numpy(target)], self.data.task.pairs)
 
     def uncertain(self) -> float:
-        """Nothing is claimed of margins: see ``prove.Evaluator``."""
+        """Nothing is claimed of margins: as ``evaluate.Layers``."""
         return 0.0
 
     # Tokens

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.evaluation.failures import logit_margins
+from abc_calib.geometry import LineBias
 from abc_calib.nn.transformer.blocks import Blocks, States
 from abc_calib.proof.graph import Graph
 from abc_calib.proof.rounding import Rounding
@@ -24,18 +25,6 @@ CHUNK = 2**13
 """Windows of one node that are computed at once."""
 HELD = 3 * 10**6
 """States of all nodes together that are held; of more windows one part is done after another."""
-
-
-class Noted(Blocks):
-    """Blocks that take note of what the bound on rounding needs."""
-
-    def __init__(self, model: Any, period: int):
-        super().__init__(model, period, Rounding())
-
-    @torch.inference_mode()
-    def bound(self, keys: int, bias: float) -> float:
-        """A bound on what rounding takes of any margin computed so far: see ``Rounding``."""
-        return float(self.rounding.bound(self, keys, bias))
 
 
 class Evaluation:
@@ -121,26 +110,41 @@ class Evaluation:
         return torch.cat(margins)
 
 
-def by_layers(
-    blocks: Blocks,
-    listing: AllWindows,
-    windows: Iterator[tuple[int, np.ndarray]],
-    on_windows: Callable[[int], None] = lambda done: None,
-) -> Iterator[tuple[int, np.ndarray, Tensor]]:
-    """Node, windows and their margins, for the ``windows`` of each node as numbers."""
-    done = 0
-    for together in _together(windows):
-        each: dict[int, list[np.ndarray]] = {}
-        for node, codes in together:  # a node may be there in several parts
-            each.setdefault(node, []).append(codes % listing.radix(node))
-        values = {node: distinct(np.concatenate(parts)) for node, parts in each.items()}
-        run = Evaluation(blocks, listing.graph, listing.setup.rule.base, values)
-        run.run()
-        for node, codes in together:
-            right, value = np.divmod(codes, listing.radix(node))
-            yield node, codes, run.margins(node, value, right)
-            done += len(codes)
-            on_windows(done)
+class Layers:
+    """Runs windows by the layers of our own models, in float64."""
+
+    def __init__(self, model: Any, listing: AllWindows):
+        self.listing = listing
+        self.blocks = Blocks(model, listing.setup.period, Rounding())
+
+    def run(
+        self,
+        windows: Iterator[tuple[int, np.ndarray]],
+        on_windows: Callable[[int], None] = lambda done: None,
+    ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
+        """Give node, windows and margins of them; ``on_windows``: how many are done."""
+        listing, done = self.listing, 0
+        for together in _together(windows):
+            each: dict[int, list[np.ndarray]] = {}
+            for node, codes in together:  # a node may be there in several parts
+                each.setdefault(node, []).append(codes % listing.radix(node))
+            values = {node: distinct(np.concatenate(parts)) for node, parts in each.items()}
+            evaluation = Evaluation(self.blocks, listing.graph, listing.setup.rule.base, values)
+            evaluation.run()
+            for node, codes in together:
+                right, value = np.divmod(codes, listing.radix(node))
+                yield node, codes, evaluation.margins(node, value, right)
+                done += len(codes)
+                on_windows(done)
+
+    @torch.inference_mode()
+    def uncertain(self) -> float:
+        """Bound what rounding takes of any margin computed so far: see ``Rounding``."""
+        lines: LineBias = self.listing.setup.lines
+        keys = 2 * max(len(head) for *_, head in lines.each())
+        bias = max((abs(line.value) for line in lines.every()), default=0.0)
+        rounding: Any = self.blocks.rounding
+        return float(rounding.bound(self.blocks, keys, bias))
 
 
 def _together(

@@ -18,8 +18,8 @@ open gap has ``s_k != 0``, it stays 0. So it is enough to close every gap whose 
 **Every size is listed** (``sizes``), but for larger open gaps. Begin at gaps of 0, and go to any
 size: where a closed gap of the size reached is smaller than it has to be, go on to the size in
 which it is larger by 1, which is listed, too. This ends, since no gap gets larger than it has to
-be. Then all closed gaps are equal, and only open ones are still smaller. Where positions repeat, open
-gaps are listed with each remainder.
+be. Then all closed gaps are equal, and only open ones are still smaller. Where positions repeat,
+open gaps are listed with each remainder.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Form:
     def __ge__(self, other: Any) -> bool:
         return sign(self, other) >= 0
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: Any) -> bool:
         return sign(self, other) == 0
 
     __hash__ = None  # type: ignore[assignment]

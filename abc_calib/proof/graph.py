@@ -112,6 +112,10 @@ class Setup:
     last_is_first: bool = False
     opened: bool = True
 
+    def __post_init__(self) -> None:
+        if any(line.segment == CORNER for line in self.lines.every()):
+            raise Unbounded("its lines count from corners of a matrix of fixed size")
+
     @property
     def stream(self) -> bool:
         return self.lines.stream
@@ -124,12 +128,6 @@ class Setup:
     @property
     def eos(self) -> int:
         return self.ids[EOS]
-
-    def of(self, line: Line) -> Line:
-        """The line; ``Unbounded`` for one that is counted from corners."""
-        if line.segment == CORNER:
-            raise Unbounded("its lines count from corners of a matrix of fixed size")
-        return line
 
     def frames(self, mirrored: bool) -> Iterator[Frame]:
         """In how many ways the ends of a row and its query may lie: with each, which gaps.
@@ -276,25 +274,18 @@ class Query:
                     opening = self.setup.row
                 return self._token("self", opening, phase)
             return self._token("self", Atom("written", up, column - 1), phase)
-        heads = self._heads("self", layer - 1)
-        crossed = self._heads("cross", layer - 1)
-        keys = [
-            [[(self.own_key(self.setup.of(x), up, column), x) for x in head] for head in heads],
-            [
-                [
-                    (
-                        self.of_source(
-                            self.source.crossed(self.setup.of(x), column, self.row - up)
-                        ),
-                        x,
-                    )
-                    for x in head
-                ]
-                for head in crossed
-            ],
+        own = [
+            [(self.own_key(line, up, column), line) for line in head]
+            for head in self._heads("self", layer - 1)
         ]
+        row = self.row - up
+        crossed = [
+            [(self.of_source(self.source.crossed(line, column, row)), line) for line in head]
+            for head in self._heads("cross", layer - 1)
+        ]
+        keys = [own, crossed]
         if self.setup.stream:
-            keys = [[keys_here + other for keys_here, other in zip(*keys, strict=True)]]
+            keys = [[keys_here + other for keys_here, other in zip(own, crossed, strict=True)]]
         return self._state("self", layer, self.written(layer - 1, up, column), keys)
 
     def read(self, layer: int, token: Token) -> State:
@@ -313,16 +304,11 @@ class Query:
                 self._known[name] = self._token("encoder", at, phase)
             else:
                 keys = [
-                    [
-                        [
-                            (self.of_source(self.source.encoder_token(self.setup.of(x), token)), x)
-                            for x in h
-                        ]
-                        for h in self._heads("encoder", layer - 1)
-                    ]
+                    [(self.of_source(self.source.encoder_token(line, token)), line) for line in h]
+                    for h in self._heads("encoder", layer - 1)
                 ]
                 below = self.read(layer - 1, token)
-                self._known[name] = self._state("encoder", layer, below, keys)
+                self._known[name] = self._state("encoder", layer, below, [keys])
         return self._known[name]
 
     def _heads(self, site: Any, layer: int) -> Sequence[Sequence[Line]]:

@@ -8,11 +8,11 @@ end: token by token, and where outputs have several rows, row by row.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -22,7 +22,7 @@ from abc_calib.errors import AbcError
 from abc_calib.geometry import SITES, Layout, LineBias
 from abc_calib.nn.transformer.known import scheme_period, unknown_part
 from abc_calib.proof.blackbox import BlackBox, setup_of_foreign
-from abc_calib.proof.evaluate import Noted, by_layers
+from abc_calib.proof.evaluate import Layers
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.graph import Setup
 from abc_calib.proof.windows import AllWindows, TooMany
@@ -144,37 +144,6 @@ class Checked:
         self.failing = np.concatenate([self.failing, codes[bad]])[order]
 
 
-class Evaluator(Protocol):
-    """What runs a model on windows: our own layers, or whole sources through a black box."""
-
-    def run(
-        self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
-    ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
-        """Node, windows and margins of them, in any order; ``on_windows``: how many are done."""
-
-    def uncertain(self) -> float:
-        """How much of a margin that was computed is not certain."""
-
-
-class Layers:
-    """Runs windows by the layers of our own models, in float64."""
-
-    def __init__(self, model: Any, listing: AllWindows):
-        self.listing, self.blocks = listing, Noted(model, listing.setup.period)
-
-    def run(
-        self, windows: Iterator[tuple[int, np.ndarray]], on_windows: Callable[[int], None]
-    ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
-        return by_layers(self.blocks, self.listing, windows, on_windows)
-
-    def uncertain(self) -> float:
-        """The bound on rounding."""
-        lines = self.listing.setup.lines
-        keys = 2 * max(len(head) for *_, head in lines.each())
-        bias = max((abs(line.value) for line in lines.every()), default=0.0)
-        return self.blocks.bound(keys, bias)
-
-
 @dataclass
 class Proof:
     """A model, what its rows see, and all windows of that.
@@ -204,7 +173,7 @@ class Proof:
         return all(codes is not None for codes in self.codes.values())
 
     @cached_property
-    def evaluator(self) -> Evaluator:
+    def evaluator(self) -> BlackBox | Layers:
         if self.model.in_whole_sources:
             return BlackBox(self.model, self.data, self.listing)
         return Layers(self.model, self.listing)
@@ -338,8 +307,7 @@ def minutes_needed(proof: Proof) -> float:
     # neighbours, as in a run over all, share what is below them
     few = codes[len(codes) // 2 :][:TRIED]
     started = time.perf_counter()
-    for _ in proof.evaluator.run(iter([(node, few)]), lambda done: None):
-        pass
+    deque(proof.evaluator.run(iter([(node, few)])), maxlen=0)
     return proof.size / len(few) * (time.perf_counter() - started) / 60
 
 

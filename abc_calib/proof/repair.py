@@ -7,24 +7,23 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from abc_calib.config import TrainOptions
-from abc_calib.data import Batch, Data
+from abc_calib.data import Batch
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.failures import smallest_margins
 from abc_calib.files import write_atomically
 from abc_calib.nn.base import Model
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import Certificate
-from abc_calib.proof.decide import Decision, decide, failing_sources
+from abc_calib.proof.decide import Decision, decide
 from abc_calib.proof.fingerprint import fingerprint
-from abc_calib.proof.prove import Checked, Proof, check
-from abc_calib.proof.until import FLOOR
+from abc_calib.proof.prove import check
+from abc_calib.proof.until import FLOOR, MarginStopping, mined
 from abc_calib.runs import Run
 from abc_calib.training.step import fit_steps
 
@@ -42,7 +41,7 @@ EACH = 4
 MOST = 10_000
 """Sources in all."""
 SHARE = 0.5
-"""Failing windows in a batch, as a share of the usual ones."""
+"""Of them in a batch."""
 
 
 def repair(
@@ -79,13 +78,17 @@ def repair(
     history: list[dict[str, float]] = []
     slower = 1.0
     for number in range(1, rounds + 1):
-        examples = training_examples(decision, np.random.default_rng([number, 7]))
-        longest = max(int(n.max()) for _, n in data.task.letters(examples))
+        miner = MarginStopping(decision.proof, number)
+        miner.hard = training_examples(decision, np.random.default_rng([number, 7]))
+        miner.share = SHARE
+        longest = max(
+            int(n.max()) for text in miner.hard for _, n in data.task.letters(miner.parse(text))
+        )
         before, wrong = deepcopy(model.state_dict()), decision.certificate.wrong
-        entry = {"round": number, "wrong": wrong, "examples": len(examples), "longest": longest}
+        entry = {"round": number, "wrong": wrong, "examples": len(miner.hard), "longest": longest}
         few = wrong <= FEW * decision.certificate.windows
         start = slower * (START if few else MANY_START)
-        rates = train_on(model, data, examples, number, opened.config.train, start)
+        rates = train_on(model, miner, opened.config.train, start)
         history.append({**entry, "steps": STEPS * len(rates), "rate": rates[-1]})
         _save(repaired, model, ended)
         retried = decide(repaired, model, minutes)
@@ -119,56 +122,41 @@ def _copy(run: Run, out: Path | str | None) -> Run:
     return new_run
 
 
-def training_examples(decision: Decision, rng: np.random.Generator) -> Any:
-    """Failing windows in numbers of the training length at most, from the training's side.
+def training_examples(decision: Decision, rng: np.random.Generator) -> list[str]:
+    """Put failing windows into training problems, of the training length at most.
 
-    Where no such number has one, those that are right by less than the retraining's floor: a window
-    of longer numbers fails together with its like in short ones, or nearly so.
+    Where no such problem has one, those that are right by less than the retraining's floor: a
+    window of longer numbers fails together with its like in short ones, or nearly so.
     """
-    proof = decision.proof
+    proof, counterexamples = decision.proof, decision.certificate.counterexamples
     assert proof is not None
-    counterexamples = [row["problem"] for row in decision.certificate.counterexamples]
-    allowed = _allowed(proof, decision.checked, counterexamples, rng)
-    if not allowed:
-        allowed = _allowed(proof, check(proof, floor=FLOOR), [], rng)
-    if not allowed:
-        raise AbcError(
-            f"no training number of at most {proof.data.length} digits has a failing window: "
-            "train again with another seed"
-        )
-    return allowed[0].joined(*allowed[1:])
-
-
-def _allowed(
-    proof: Proof, checked: list[Checked], counterexamples: list[str], rng: np.random.Generator
-) -> list[Any]:
-    """Training problems, of the training length at most, with windows that fail."""
     data: Any = proof.data
-    failing = failing_sources(proof, checked, EACH, data.length, rng, near=True, patient=True)
-    texts = dict.fromkeys([*(text for _, _, text in islice(failing, MOST)), *counterexamples])
-    return [problem for problem in map(data.task.parse, texts) if data.may_train(problem)]
+    texts = mined(proof, decision.checked, rng, EACH, MOST, patient=True)
+    allowed = (c["problem"] for c in counterexamples)
+    texts += [text for text in allowed if data.may_train(data.task.parse(text))]
+    texts = texts or mined(proof, check(proof, floor=FLOOR), rng, EACH, MOST, patient=True)
+    if not texts:
+        raise AbcError(
+            f"no training number of at most {data.length} digits has a failing window: train again "
+            "with another seed"
+        )
+    return [*dict.fromkeys(texts)]
 
 
-def train_on(
-    model: Model, data: Data, examples: Any, number: int, usual: TrainOptions, start: float
-) -> list[float]:
-    """Train on the usual batches with failing windows added, until these are right.
+def train_on(model: Model, miner: MarginStopping, usual: TrainOptions, start: float) -> list[float]:
+    """Train on the usual batches, half of each hard problems, until these are right.
 
     ``start``: the first learning rate, as a share of the usual one. Gives that of each turn.
     """
-    laid, rates = data.lay_out(examples), []
-    rng = np.random.default_rng([number, 8])
+    laid, rates = miner.laid_out(), list[float]()
     for turn in range(TURNS):
         rates.append(min(start * FASTER**turn, 1.0) * usual.learning_rate)
         changed = {"steps": STEPS, "learning_rate": rates[-1], "warmup": 20, "schedule": "cosine"}
-        options = usual.model_copy(update=changed)
 
-        def batch(step: int, before: int = (number * TURNS + turn) * STEPS) -> Batch:
-            drawn: Any = data.training(before + step, usual.batch).problems
-            added = rng.integers(0, len(examples), int(SHARE * usual.batch))
-            return data.lay_out(drawn.joined(examples.take(added)))
+        def batch(step: int, before: int = (miner.seed * TURNS + turn) * STEPS) -> Batch:
+            return miner.batch(miner.proof.data.training(before + step, usual.batch), before + step)
 
-        fit_steps(model, options, batch)
+        fit_steps(model, usual.model_copy(update=changed), batch)
         if smallest_margins(model.exact(), laid).min() > RIGHT:
             break
     return rates

@@ -1,4 +1,4 @@
-"""When a retraining may end: as soon as every window is right by more than a little.
+"""Hard problems for a retraining, and when it may end: as soon as every window is right enough.
 
 Looked for among more and more windows. Until then the windows of the smallest margins are trained
 on, inside numbers no longer than the training's: hardly any random problem holds the rarest of
@@ -90,7 +90,7 @@ class MarginStopping:
             sample = proof if most is None else proof.sample(most, rng)
             checked = check(sample, floor=FLOOR)
             if failing := sum(len(result.failing) for result in checked):
-                self._keep(self._problems(checked, rng))
+                self._keep(mined(proof, checked, rng, most=self.sources))
                 failed = True
             if failing >= FEW or (failed and (self.scale == 1 or most == SAMPLES[-1])):
                 break
@@ -133,19 +133,32 @@ class MarginStopping:
 
     def _still_fails(self, model: Any) -> bool:
         """Is a problem below the floor still there? Then all windows need not be looked at."""
-        data: Any = self.proof.data
-        if not self.hard:
-            return False
-        parsed = [self.parse(text) for text in self.hard]
-        batch = data.lay_out(parsed[0].joined(*parsed[1:]))
-        return bool((margins(model.exact(), batch) <= FLOOR).any())
+        return bool(self.hard) and bool((margins(model.exact(), self.laid_out()) <= FLOOR).any())
 
-    def _problems(self, checked: list[Checked], rng: np.random.Generator) -> list[str]:
-        """Windows below the floor inside training numbers, of the training length at most."""
+    def laid_out(self) -> Batch:
+        """All hard problems."""
         data: Any = self.proof.data
-        drawn = failing_sources(self.proof, checked, 2, data.length, rng, near=True)
-        texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.sources))
-        return [text for text in texts if data.may_train(self.parse(text))]
+        parsed = [self.parse(text) for text in self.hard]
+        return data.lay_out(parsed[0].joined(*parsed[1:]))
+
+
+def mined(
+    proof: Proof,
+    checked: list[Checked],
+    rng: np.random.Generator,
+    each: int = 2,
+    most: int = SOURCES,
+    patient: bool = False,
+) -> list[str]:
+    """Draw training problems, of the training length at most, with windows that fail.
+
+    ``each`` a window, ``most`` in all before those that are held out are left away; ``patient`` as
+    in ``Witnesses.sources``.
+    """
+    data: Any = proof.data
+    drawn = failing_sources(proof, checked, each, data.length, rng, near=True, patient=patient)
+    texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, most))
+    return [text for text in texts if data.may_train(data.task.parse(text))]
 
 
 def is_large(rule: Rule | None) -> bool:
