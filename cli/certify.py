@@ -43,7 +43,7 @@ def certify(
 
 @command()
 def verify(options: CertifyOptions, run: RunArgument = None) -> Result:
-    """Make a run's certificate again, compare every field, and check it by ``check.py``.
+    """Make a run's certificate again, compare every field, and check it by dense attention.
 
     A run without a certificate is certified first.
 
@@ -55,7 +55,7 @@ def verify(options: CertifyOptions, run: RunArgument = None) -> Result:
     with bar("certifying again", None, "%") as update:
 
         def on_windows(done: int, total: int) -> None:
-            last = "then by check.py" if done == total else f"of {total}"
+            last = "then by dense attention" if done == total else f"of {total}"
             update(100 * done // total, 100, last)
 
         again = stages.verify(certified_run, minutes=options.minutes, on_windows=on_windows)
@@ -129,8 +129,11 @@ def verdict(run: Run, certificate: Certificate) -> Result:
     for case in certificate.counterexamples[:3]:
         answer = case["answer"] or "no end"
         shown.append(f"{case['problem']} gives {answer} instead of {case['right']}")
-    if by := (certificate.verified or {}).get("check_py"):
-        windows, least = grouped(str(by["windows"])), by["smallest_margin"]
-        shown.append(f"check.py agrees: {windows} windows, smallest margin {least}")
+    if certificate.verified:
+        least = certificate.verified["smallest_margin"]
+        shown.append(f"verified by dense attention: smallest margin {least}")
+        if by := certificate.verified.get("check_py"):
+            windows, least = grouped(str(by["windows"])), by["smallest_margin"]
+            shown.append(f"check.py agrees: {windows} windows, smallest margin {least}")
     page = f"how and why: {run.path / 'certificate.md'}"
     return Result({"run": str(run), **asdict(certificate)}, shown, [page])

@@ -214,19 +214,19 @@ def test_a_certificate_agrees_with_brute_force(certified):
     every = from_integers(np.arange(10**4, 10**5), 10)
     batch = source.lay_out(source.task.problems(every))
     assert len(batch) == 90_000 and exact_matches(model, batch).all()
-    verified = verify(certified).verified
-    assert verified["made_again"] and verified["check_py"]["windows"] == certificate.windows
-    assert verified["check_py"]["smallest_margin"] == pytest.approx(certificate.margin, rel=1e-3)
+    found = verify(certified, samples=20, sources=3).verified
+    assert found["wrong"] == 0 and found["smallest_margin"] >= certificate.margin - 0.01
+    assert found["made_again"] and found["check_py"]["windows"] == certificate.windows
     page = (certified.path / "certificate.md").read_text()
     weights = certificate.fingerprint["weights"]
-    for text in ("right for every source of every length", "shares no code", weights):
+    for text in ("right for every source of every length", "dense attention", weights):
         assert text in page
 
 
 def test_card_and_page_say_whether_a_certificate_was_verified_here(certified, tmp_path):
     """Also of one that was forged and sealed anew after that."""
     run = Run.open(shutil.copytree(certified.path, tmp_path / "copy"))
-    verify(run)
+    verify(run, samples=5, sources=1)
     told = "verified on the machine where this card was written"
 
     def shown(folder: str, here: bool) -> None:
@@ -266,7 +266,7 @@ def test_a_certificate_that_the_checker_does_not_confirm_is_refused(certified, m
 
     monkeypatch.setattr(second_look, "export", lacking)
     with pytest.raises(AbcError, match=r"not confirmed by check\.py: not certified: lines was"):
-        verify(certified)
+        verify(certified, samples=5, sources=1)
 
 
 def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch):
@@ -306,7 +306,7 @@ def test_a_changed_certificate_is_found_out(certified, tmp_path):
         change_json(path, sha256=forged.seal())
         assert difference(again, Certificate.load(run)) == name
     with pytest.raises(AbcError, match="does not hold: it says counterexamples"):
-        verify(run)
+        verify(run, samples=5, sources=2)
 
 
 def test_a_damaged_certificate_is_no_certificate(certified, tmp_path):
@@ -658,7 +658,7 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
     options = dict(zip(words, TRAIN[3::2], strict=True))
     options["length"] = options.pop("digits")
     run, certificate = stages.certified("successor", folder=tmp_path, preset="small", **options)
-    assert certificate.outcome == "certified" and certificate.verified["check_py"]
+    assert (certificate.outcome, certificate.verified["wrong"]) == ("certified", 0)
     assert run.path == tmp_path / "successor-seed0-calibrated"
     assert (run.path / "certificate.md").exists()
     repaired = shutil.copytree(run.path, tmp_path / "successor-seed0-repaired")

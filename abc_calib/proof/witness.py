@@ -43,6 +43,14 @@ class Sources:
             return 5, 10, 20
         return ((5, 5), (20, 15), (15, 20)) if self.rule.listed else ((5, 5), (20, 15), (30, 40))
 
+    @property
+    def long(self) -> tuple[Any, ...]:
+        """Of those that are run by dense attention."""
+        rows: tuple[Any, ...] = (6, 6), (12, 9), (20, 15), (30, 30)
+        if self.rule.first.words:
+            rows = 6, 12, 20, 30
+        return rows if self.rule.in_rows else (20, 50, 100, 200, 400)
+
     def short(self, most: int) -> Iterator[tuple[int | str, Rows]]:
         """Every problem of each size from the smallest on; ``most`` of a size, and about in all."""
         yielded = 0

@@ -23,7 +23,7 @@ from abc_calib.proof.decide import decide
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.prove import setup_of
 from abc_calib.proof.repair import repair
-from abc_calib.proof.second_look import confirm, verify
+from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.proof.until import is_large
 from abc_calib.runs import Run
 from abc_calib.stages.calibrating import calibrate
@@ -63,7 +63,7 @@ def certified(
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
     resumed or skipped. ``options`` are those of ``train``; ``on_step`` is called with the name of
     the stage, too. A model with failing windows is repaired once; a certified one is verified by
-    ``check.py``, and kept with its certificate. The preset is ``quick`` by default; then a first
+    dense attention, and kept with its certificate. The preset is ``quick`` by default; then a first
     training ends at 95 % of held-out problems, where problems are not of several rows. One that
     does not get there goes on from its weights, with the schedule begun anew, up to three times,
     unless ``steps`` say how many there are.
@@ -98,7 +98,7 @@ def certified(
         if certificate.outcome == "certified":
             certificate = verify(run, minutes=minutes)
     elif certificate.outcome == "certified":
-        confirm(run, certificate)
+        seen_again(run, decision)
     return run, certificate
 
 
