@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from abc_calib import stages
 from abc_calib.calibration import trial
 from abc_calib.errors import UsageError
-from abc_calib.geometry.coords import Coords, View, coords
+from abc_calib.geometry.coords import AttentionView, Coords, coords
 from abc_calib.nn import hub
 from abc_calib.nn.positions import build_scheme
 from tasks import get_task
@@ -130,7 +130,7 @@ def test_fire_follows_the_formula_anywhere(row, key, threshold):
         scheme.out.fill_(1.0)
         scheme.out_bias.zero_()
         one = torch.zeros(1, 1, 1, 2, dtype=torch.float64)
-        at = View("self", standing([row]), standing([key]))
+        at = AttentionView("self", standing([row]), standing([key]))
         found = float(scheme.score_bias(one, one, at)) - 1.5
     most = max(row, round(threshold, 3))
     c, high = torch.tensor([0.1 * abs(row - key), 0.1 * most], dtype=torch.float64).log1p()

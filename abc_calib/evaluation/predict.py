@@ -12,7 +12,7 @@ from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.memory import check_memory
 from abc_calib.geometry import Layout
-from abc_calib.nn.base import Attention, Decoded, Model
+from abc_calib.nn.base import AttentionWeights, Decoded, Model
 from tasks import TaskError
 
 LOOKED_AT = 0.2
@@ -68,7 +68,7 @@ class Answer:
         """The source, token by token."""
         return [data.vocabulary.symbols[i] for i in self.batch.source[0].tolist()]
 
-    def attention(self, model: Model) -> Attention:
+    def attention(self, model: Model) -> AttentionWeights:
         """Where the model looked while it wrote."""
         source, written = self.batch.source, torch.tensor([self.ids])
         return model.attention(source.to(model.device), written.to(model.device))

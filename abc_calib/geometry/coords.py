@@ -1,8 +1,8 @@
 """Where the tokens of a batch stand, as tensors: what lines, masks and position schemes count by.
 
 ``Coords`` is made from ids and delimiters by ``coords`` alone, of a source at once and of an output
-as it is written. A ``View`` is what one attention sees: where its queries and its keys stand.
-``abc_calib.geometry.layout`` is the counterpart for one source, on plain integers.
+as it is written. An ``AttentionView`` is what one attention sees: where its queries and its keys
+stand. ``abc_calib.geometry.layout`` is the counterpart for one source, on plain integers.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _marks(hits: Tensor, count: Tensor, position: Tensor, after: Coords | None) 
 
 
 @dataclass(frozen=True)
-class View:
+class AttentionView:
     """What an attention sees at a site: where its ``queries`` and its ``keys`` stand.
 
     ``causal``: only keys up to the query's own position; else all of a source. ``first``: where the

@@ -23,7 +23,7 @@ from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.pixels import as_html, heads_image
 
 
@@ -42,7 +42,7 @@ class Decoded:
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionWeights:
     """Attention of some samples: ``weights[site]`` has one ``(b, h, i, j)`` a layer.
 
     ``views[site]`` says where its queries and keys stand; ``rows[site]`` is ``(b, i)`` bool: the
@@ -50,7 +50,7 @@ class Attention:
     """
 
     weights: dict[Site, tuple[Tensor, ...]]
-    views: dict[Site, View]
+    views: dict[Site, AttentionView]
     rows: dict[Site, Tensor]
 
     def image(self, site: Site, layer: int, sample: int = 0) -> np.ndarray:
@@ -167,7 +167,7 @@ class Model(nn.Module):
         """The same; ``draft (b, t)`` is what may be written, and a matter of speed alone."""
         return self.decode(source, steps, attention)
 
-    def attention(self, source: Tensor, target: Tensor) -> Attention:
+    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         """The weights of every head while ``target`` is written; ``UsageError`` without heads."""
         raise UsageError(f"it has no attention heads: {self.no_lines}")
 

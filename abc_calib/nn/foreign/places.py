@@ -18,7 +18,7 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
-from abc_calib.geometry.coords import Coords, View, coords
+from abc_calib.geometry.coords import AttentionView, Coords, coords
 
 CACHES = ("cache", "past_key_values")
 """What releases of ``transformers`` call a cache, from 5.24 on and before. Newer ones take either.
@@ -100,11 +100,11 @@ class State(threading.local):
 
     def view(
         self, site: Site, queries: int, keys: int, stream: bool, rows: int | None = None
-    ) -> View:
+    ) -> AttentionView:
         """What the last ``queries`` of a call see of its ``keys``."""
         source = self.read(rows)
         if site == "encoder":
-            return View(site, source, source)
+            return AttentionView(site, source, source)
         past = self.past if site == "cross" and not stream else keys - queries
         size = self.tokens if stream else self.past + queries if site == "self" else keys
         if size not in (None, keys):
@@ -120,6 +120,8 @@ class State(threading.local):
             output = replace(output, column=number - opened, marks=opened)
             source = replace(source, length=opened + 1)
         if site == "cross":
-            return View(site, output, source)
+            return AttentionView(site, output, source)
         positions = torch.arange(keys, device=number.device)[None]
-        return View(site, output, replace(output, position=positions, place=positions), causal=True)
+        return AttentionView(
+            site, output, replace(output, position=positions, place=positions), causal=True
+        )

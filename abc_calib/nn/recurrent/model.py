@@ -16,7 +16,7 @@ from abc_calib.config import RecurrentOptions
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
-from abc_calib.nn.base import Attention, Decoded, Model
+from abc_calib.nn.base import AttentionWeights, Decoded, Model
 from abc_calib.nn.recurrent.attenders import AttenderShape, attender_type
 from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury
 
@@ -105,7 +105,7 @@ class Recurrent(Model):
         rows = F.pad(rows, (0, steps - rows.shape[1]), value=self.pad)
         return Decoded(rows, self._over_tokens(weights, encoded, source), carried)
 
-    def attention(self, source: Tensor, target: Tensor) -> Attention:
+    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         encoded, inputs = self.encode(source), self.shifted(target)
         loop = Loop(self, encoded, inputs.shape[1])
         weights = []
@@ -114,7 +114,7 @@ class Recurrent(Model):
             weights.append(loop.weights)
         over = self._over_tokens(weights, encoded, source)
         assert over is not None
-        return Attention({"cross": (over[:, None],)}, {}, {"cross": target != self.pad})
+        return AttentionWeights({"cross": (over[:, None],)}, {}, {"cross": target != self.pad})
 
     def _over_tokens(
         self, weights: list[Tensor], encoded: Encoded, source: Tensor

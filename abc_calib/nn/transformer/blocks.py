@@ -14,7 +14,7 @@ from torch import Tensor
 
 from abc_calib.geometry.coords import coords
 
-Heads = tuple[tuple[tuple[int, float], ...], ...]
+HeadKeys = tuple[tuple[tuple[int, float], ...], ...]
 """Of each head of an attention the (slot, bias) of its keys."""
 
 
@@ -112,7 +112,7 @@ class Blocks:
         self,
         site: str,
         layer: int,
-        attentions: tuple[Heads, ...],
+        attentions: tuple[HeadKeys, ...],
         slots: list[States],
         where: list[Tensor],
     ) -> Tensor:
@@ -139,7 +139,7 @@ class Blocks:
         attention: Any,
         norm: Any,
         x: Tensor,
-        heads: Heads,
+        heads: HeadKeys,
         slots: list[States],
         where: list[Tensor],
         memory: bool,

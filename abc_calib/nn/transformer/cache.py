@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.coords import AttentionView, Coords
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Cache:
         """The number of tokens so far."""
         return 0 if self.at is None else self.at.size
 
-    def view(self, queries: Coords) -> View:
+    def view(self, queries: Coords) -> AttentionView:
         """How new tokens see themselves and those before them."""
         self.at = queries if self.at is None else self.at.before(queries)
-        return View("self", queries, self.at, causal=True)
+        return AttentionView("self", queries, self.at, causal=True)
 
     def extended(self, block: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of all tokens so far, the new ``(b, h, t, e)`` last."""

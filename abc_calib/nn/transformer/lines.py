@@ -21,7 +21,7 @@ from abc_calib.geometry import ALONE, SITES, LineBias, Site
 from abc_calib.geometry.window import window_bias
 from abc_calib.memory import lacking
 from abc_calib.nn.base import Model
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 from abc_calib.nn.positions import Scheme, check_positions
 from abc_calib.nn.transformer.attention import Attention
 from abc_calib.nn.transformer.known import window_period
@@ -111,7 +111,7 @@ class AlongLines(Model):
                 if (module_lines := self._lines_of(site, layer)) is not None:
                     module.lines[site] = module_lines
 
-    def _lines_of(self, site: Site, layer: int) -> Lines | None:
+    def _lines_of(self, site: Site, layer: int) -> LineGather | None:
         """The lines of an attention, by the site of its last view."""
         together: tuple[Site, ...] = ("cross", "self") if self.stream else ("self",)
         sites = together if site == "self" else (site,)
@@ -120,10 +120,10 @@ class AlongLines(Model):
         heads = {s: self._lines.heads(s, layer) for s in sites}
         if any(h is None for h in heads.values()):
             return None
-        return Lines({s: h for s, h in heads.items() if h}, self._lines.off_line_bias)
+        return LineGather({s: h for s, h in heads.items() if h}, self._lines.off_line_bias)
 
     @property
-    def line_sets(self) -> list[Lines | None]:
+    def line_sets(self) -> list[LineGather | None]:
         """The lines of every attention that writes; None for one without."""
         sites: tuple[Site, ...] = ("self",) if self.stream else ("self", "cross")
         return [module.lines.get(site) for site in sites for module in self._attending(site)]

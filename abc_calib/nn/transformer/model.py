@@ -23,8 +23,8 @@ from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, LineBias, Site
-from abc_calib.geometry.coords import Coords, View, coords
-from abc_calib.nn.base import Attention, Decoded
+from abc_calib.geometry.coords import AttentionView, Coords, coords
+from abc_calib.nn.base import AttentionWeights, Decoded
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.attention import Block, Encoder, Weights, draw
 from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs, token_by_token
@@ -151,7 +151,7 @@ class Transformer(AlongLines):
         """The source before and after each block that reads it, and what its tokens saw."""
         blocks = self.layers[:-1] if self.stream else self.encoder.layers
         seen: list[Any] = []
-        states, view = [x], View("encoder", at, at, causal=self.stream)
+        states, view = [x], AttentionView("encoder", at, at, causal=self.stream)
         for block in blocks:
             x, (layer_weights,) = block(x, [(view,)], self.positions, weights=weights)
             states.append(x)
@@ -169,9 +169,11 @@ class Transformer(AlongLines):
         queries, scheme = self._placed(read, encoded, cache), self.positions
         placed = replace(queries, place=self._numbered(queries, encoded))
         x = self.dropout(scheme.embed(self._embedded(read), placed))
-        self_view = View("self", queries, queries, True) if cache is None else cache.view(queries)
-        crossed = View("cross", queries, encoded.at)
-        calls: Sequence[Sequence[View]] = [(self_view,), (crossed,)]
+        self_view = (
+            AttentionView("self", queries, queries, True) if cache is None else cache.view(queries)
+        )
+        crossed = AttentionView("cross", queries, encoded.at)
+        calls: Sequence[Sequence[AttentionView]] = [(self_view,), (crossed,)]
         if self.stream:
             calls = [(crossed, replace(self_view, first=encoded.at.size))]
         seen: list[list[Any]] = []
@@ -229,12 +231,12 @@ class Transformer(AlongLines):
             )
         return Decoded(ids.to(source.device))
 
-    def attention(self, source: Tensor, target: Tensor, raw: bool = False) -> Attention:
+    def attention(self, source: Tensor, target: Tensor, raw: bool = False) -> AttentionWeights:
         mask, written = source != self.pad, target != self.pad
         weights: Weights = "raw" if raw else True
         encoded = self.encode(source, mask, weights)
         outputs = self.run(encoded, self.shifted(target), weights=weights)
-        return Attention(
+        return AttentionWeights(
             weights={
                 "encoder": encoded.attention,
                 "self": outputs.own,
@@ -244,14 +246,14 @@ class Transformer(AlongLines):
             rows={"encoder": mask, "self": written, "cross": written},
         )
 
-    def views(self, source: Tensor, target: Tensor) -> dict[Site, View]:
+    def views(self, source: Tensor, target: Tensor) -> dict[Site, AttentionView]:
         """Where the queries and keys of each site stand while ``target`` is written."""
         at = self._of_source(source, source != self.pad)
         output = self._of_output(self.shifted(target))
         return {
-            "encoder": View("encoder", at, at, self.stream),
-            "self": View("self", output, output, True),
-            "cross": View("cross", output, at),
+            "encoder": AttentionView("encoder", at, at, self.stream),
+            "self": AttentionView("self", output, output, True),
+            "cross": AttentionView("cross", output, at),
         }
 
     # What it takes

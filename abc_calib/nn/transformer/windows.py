@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.errors import AbcError
-from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.geometry.lines import Heads, Site
 from abc_calib.nn.transformer import rows as sizes
 from abc_calib.nn.transformer.blocks import Blocks, States
@@ -93,7 +93,7 @@ class Windows:
         for layer in self.read_layers:
             outputs = torch.empty_like(numbers[-1])
             for span in _columns(*source.shape):
-                view = View("encoder", at.only(span), at, causal=model.stream)
+                view = AttentionView("encoder", at.only(span), at, causal=model.stream)
                 keys: dict[Site, Tensor] = {"encoder": numbers[-1]}
                 outputs[:, span] = layer.numbers(numbers[-1][:, span], keys, {"encoder": view})
                 self._check(0)
@@ -118,9 +118,9 @@ class Windows:
         for k, layer in enumerate(self.layers):
             for span in _columns(*ids.shape):
                 queries = at.only(span)
-                views: dict[Site, View] = {
-                    "self": View("self", queries, queries, True),
-                    "cross": View("cross", queries, read.at),
+                views: dict[Site, AttentionView] = {
+                    "self": AttentionView("self", queries, queries, True),
+                    "cross": AttentionView("cross", queries, read.at),
                 }
                 where = slice(rows.start + span.start, rows.start + span.stop)
                 row_numbers = numbers[k][:, where]
