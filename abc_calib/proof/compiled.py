@@ -17,6 +17,7 @@ import numpy as np
 
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
+from abc_calib.nn.base import in_float64
 from abc_calib.proof.evaluate import Noted, predicted
 from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.prove import Proof, Undecided, prepare
@@ -116,7 +117,7 @@ def compiled(model: Any, data: Data) -> Compiled:
         raise AbcError("its positions repeat, which no state of a transducer follows")
     if not proof.whole:
         raise AbcError(f"its {proof.size:,} windows are too many to be held")
-    return Reader(replace(proof, model=model.frozen().exact())).machine()
+    return Reader(replace(proof, model=in_float64(model))).machine()
 
 
 class Reader:

@@ -18,7 +18,7 @@ from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.failures import smallest_margins
 from abc_calib.files import write_atomically
-from abc_calib.nn.base import Model
+from abc_calib.nn.base import Model, in_float64
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import Decision, decide, failing_sources
@@ -169,6 +169,6 @@ def train_on(
             return data.lay_out(drawn.joined(examples.take(added)))
 
         fit_steps(model, options, batch)
-        if smallest_margins(model.exact(), laid).min() > RIGHT:
+        if smallest_margins(in_float64(model), laid).min() > RIGHT:
             break
     return rates

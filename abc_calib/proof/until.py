@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from abc_calib.data import Batch, Data
+from abc_calib.evaluation import Evaluator
 from abc_calib.evaluation.failures import margins, smallest_margins
-from abc_calib.nn.base import Model
+from abc_calib.nn.base import Model, in_float64
 from abc_calib.proof.decide import failing_sources
 from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
 from abc_calib.training.schedule import NEARLY
@@ -124,7 +125,7 @@ class MarginStopping:
         """
         data: Any = self.proof.data
         batch = data.training(LATER + step, DRAWN)
-        least = smallest_margins(model.frozen(), batch)
+        least = smallest_margins(Evaluator(model), batch)
         below = least.argsort()[: min(int((least <= FLOOR).sum()), self.most // 2)]
         if len(below) < FEW:
             return False
@@ -138,7 +139,7 @@ class MarginStopping:
             return False
         parsed = [self.parse(text) for text in self.hard]
         batch = data.lay_out(parsed[0].joined(*parsed[1:]))
-        return bool((margins(model.exact(), batch) <= FLOOR).any())
+        return bool((margins(in_float64(model), batch) <= FLOOR).any())
 
     def _problems(self, checked: list[Checked], rng: np.random.Generator) -> list[str]:
         """Windows below the floor inside training numbers, of the training length at most."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.base import in_float64
 from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.nn.foreign.sites import explain
@@ -38,7 +39,7 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
     In float64: in float32 the rounding of a trained model alone may change logits by 1e-4.
     """
     with in_a_line(model):
-        tried = model.exact()
+        tried = in_float64(model)
         change = check_neutral(tried, source, target)
         check_cache(tried, source[:2], target.shape[1])
         del tried  # memory

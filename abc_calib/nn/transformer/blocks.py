@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.geometry.coords import coords
+from abc_calib.nn.base import in_float64
 
 HeadKeys = tuple[tuple[tuple[int, float], ...], ...]
 """Of each head of an attention the (slot, bias) of its keys."""
@@ -86,7 +87,7 @@ class Blocks:
     """
 
     def __init__(self, model: Any, period: int, rounding: Any = None):
-        self.model = model = model.exact()
+        self.model = model = in_float64(model)
         self.stream = bool(model.stream)
         self.decoder = list(model.layers)
         self.encoder = self.decoder if self.stream else list(model.encoder.layers)

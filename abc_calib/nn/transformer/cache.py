@@ -80,12 +80,11 @@ def _grown(buffer: Tensor | None, new: Tensor, first: int) -> Tensor:
     return buffer
 
 
-def token_by_token(model: Any, encoded: Encoded, steps: int) -> Tensor:
-    """The greedy output ``(b, t)`` of a Transformer, padding behind its end."""
-    device = encoded.at.position.device
-    cache = Cache()
-    tokens = torch.full((len(encoded.memory[0]),), model.sos, device=device)
-    ids = torch.full((len(tokens), steps), model.pad, device=device)
+def token_by_token(model: Any, source: Tensor, steps: int) -> Tensor:
+    """Write the greedy output ``(b, t)`` of a Transformer, padding behind its end."""
+    encoded, cache = model.encode(source), Cache()
+    tokens = source.new_full((len(source),), model.sos)
+    ids = source.new_full((len(source), steps), model.pad)
     ended = torch.zeros_like(tokens, dtype=torch.bool)
     for step in range(steps):
         logits = model.run(encoded, tokens[:, None], cache).logits[:, -1]
