@@ -137,8 +137,8 @@ class Foreign(Model):
         outputs = self._run(source, target, kept=steps)
         return outputs.logits[:, -steps:]
 
-    def _run(self, source: Tensor, target: Tensor, kept: int = 0, step: int = 1, **how: Any) -> Any:
-        """The network's output while ``target`` is written; ``step``: between its position ids."""
+    def _run(self, source: Tensor, target: Tensor, kept: int = 0, **how: Any) -> Any:
+        """The network's output while ``target`` is written."""
         ids, mask = self.sources.ids(source, self.pad)
         if not self.stream:
             read = self._plain(self.shifted(target))
@@ -150,7 +150,7 @@ class Foreign(Model):
         if kept and self.keeps:
             how["logits_to_keep"] = kept
         places = (mask.long().cumsum(1) - 1).clamp(min=0)  # padding on their left left out
-        inputs = {"attention_mask": mask.long(), "position_ids": step * places}
+        inputs = {"attention_mask": mask.long(), "position_ids": places}
         with self._room(ids.shape[1]):
             return self.network(input_ids=self._plain(ids), **inputs, use_cache=False, **how)
 
