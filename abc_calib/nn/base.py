@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -211,6 +211,25 @@ def in_float64(model: AnyModel) -> AnyModel:
         return model
     twin = copy.deepcopy(model)
     return (twin.cpu() if model.device.type == "mps" else twin).double().eval()
+
+
+def greedy(
+    model: Model, source: Tensor, steps: int, write: Callable[[Tensor, int], Tensor]
+) -> Tensor:
+    """Write ``(b, steps)`` tokens greedily behind each source, and padding behind its end.
+
+    ``write`` gives the logits ``(b, v)`` of a step behind the tokens ``(b,)`` of the one before.
+    """
+    tokens = source.new_full((len(source),), model.sos)
+    ids = source.new_full((len(source), steps), model.pad)
+    ended = torch.zeros_like(tokens, dtype=torch.bool)
+    for step in range(steps):
+        tokens = write(tokens, step).argmax(-1).masked_fill(ended, model.pad)
+        ids[:, step] = tokens
+        ended |= tokens.eq(model.eos)
+        if bool(ended.all()):
+            break
+    return ids
 
 
 def resolve_device(name: str, doubles: bool = False) -> torch.device:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_calib.geometry.coords import AttentionView, Coords
+from abc_calib.nn.base import greedy
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,8 @@ def _grown(buffer: Tensor | None, new: Tensor, first: int) -> Tensor:
 def token_by_token(model: Any, source: Tensor, steps: int) -> Tensor:
     """Write the greedy output ``(b, t)`` of a Transformer, padding behind its end."""
     encoded, cache = model.encode(source), Cache()
-    tokens = source.new_full((len(source),), model.sos)
-    ids = source.new_full((len(source), steps), model.pad)
-    ended = torch.zeros_like(tokens, dtype=torch.bool)
-    for step in range(steps):
-        logits = model.run(encoded, tokens[:, None], cache).logits[:, -1]
-        tokens = logits.argmax(-1).masked_fill(ended, model.pad)
-        ids[:, step] = tokens
-        ended |= tokens.eq(model.eos)
-        if bool(ended.all()):
-            break
-    return ids
+
+    def write(tokens: Tensor, _: int) -> Tensor:
+        return model.run(encoded, tokens[:, None], cache).logits[:, -1]
+
+    return greedy(model, source, steps, write)
