@@ -17,7 +17,7 @@ from abc_calib import stages
 from abc_calib.config import RETRAIN
 from abc_calib.data import Data
 from abc_calib.geometry import CORNER, SITES, Line, LineBias
-from abc_calib.geometry.coords import AttentionView, coords
+from abc_calib.geometry.coords import AttentionView, source_coords
 from abc_calib.geometry.window import window_bias, window_lines
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.lines import LineGather
@@ -115,11 +115,11 @@ def test_layers_know_how_few_keys_their_rows_read():
 
 def test_delimiters_are_found_in_every_row_and_samples_that_stand_alike_are_one():
     ids = torch.tensor([[9, 1, 8, 1, 9, 0, 0], [9, 1, 1, 1, 8, 1, 9], [9, 1, 9, 0, 0, 0, 0]])
-    assert coords(ids, (8, 9)).marks.tolist() == [[0, 2, 4], [0, 4, 6], [0, 2, 2]]
-    assert coords(ids).marks.shape == (3, 0)
+    assert source_coords(ids, (8, 9)).marks.tolist() == [[0, 2, 4], [0, 4, 6], [0, 2, 2]]
+    assert source_coords(ids).marks.shape == (3, 0)
     ids = torch.tensor([[9, 1, 8, 1, 9], [9, 2, 8, 0, 9]])
-    assert coords(ids, (8, 9)).alike.marks.tolist() == [[0, 2, 4]]
-    assert len(coords(ids, (2, 8, 9)).alike.marks) == 2
+    assert source_coords(ids, (8, 9)).alike.marks.tolist() == [[0, 2, 4]]
+    assert len(source_coords(ids, (2, 8, 9)).alike.marks) == 2
 
 
 # Attention

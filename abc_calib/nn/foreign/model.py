@@ -24,7 +24,7 @@ from abc_calib.config import ForeignOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.geometry.coords import AttentionView, coords
+from abc_calib.geometry.coords import AttentionView, output_coords
 from abc_calib.nn.base import AttentionWeights, Decoded, Model
 from abc_calib.nn.foreign.attention import NAME
 from abc_calib.nn.foreign.inject import detach, put, record_of
@@ -222,7 +222,7 @@ class Foreign(Model):
     def views(self, source: Tensor, target: Tensor) -> dict[Site, AttentionView]:
         """Where the queries and keys of each site stand while ``target`` is written."""
         at = Marks(self.marks.delimiters, 1).of(source, source != self.pad)
-        output = coords(target, output=True)
+        output = output_coords(target)
         views: dict[Site, AttentionView] = {
             "self": AttentionView("self", output, output, True),
             "cross": AttentionView("cross", output, at),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
-from abc_calib.geometry.coords import AttentionView, Coords, coords
+from abc_calib.geometry.coords import AttentionView, Coords, output_coords, source_coords
 
 CACHES = ("cache", "past_key_values")
 """What releases of ``transformers`` call a cache, from 5.24 on and before. Newer ones take either.
@@ -51,7 +51,7 @@ class Marks:
         valid = valid[:, -ids.shape[1] :]
         start = valid.int().argmax(1, keepdim=True)
         inside = valid & (torch.arange(ids.shape[1], device=ids.device) >= start + self.prefix)
-        at, expected = coords(ids, self.delimiters, mask=inside), len(self.delimiters)
+        at, expected = source_coords(ids, self.delimiters, mask=inside), len(self.delimiters)
         count = (torch.isin(ids, torch.tensor(self.delimiters, device=ids.device)) & inside).sum(1)
         if len(ids) and int(count.min()) < expected:
             row = int(count.argmin())
@@ -113,7 +113,7 @@ class State(threading.local):
                 "cache that keeps every key, such as DynamicCache() without a configuration"
             )
         number = torch.arange(past, past + queries, device=source.marks.device)[None]
-        output = coords(number, output=True)
+        output = output_coords(number)
         output = replace(output, column=number, position=number, place=number)
         if stream:  # counted from what closes the source, whose place is the output's column 0
             opened = source.marks[:, -1:]

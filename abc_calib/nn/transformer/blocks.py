@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from abc_calib.geometry.coords import coords
+from abc_calib.geometry.coords import output_coords
 from abc_calib.nn.base import in_float64
 
 HeadKeys = tuple[tuple[tuple[int, float], ...], ...]
@@ -98,7 +98,7 @@ class Blocks:
         for site in ("encoder", "self"):
             embedded = model.embed.weight[:, None].expand(-1, period, -1)
             places = torch.arange(period, device=embedded.device)[None]
-            at = coords(places, output=True)
+            at = output_coords(places)
             self.tokens[site] = model.positions.embed(embedded, at).flatten(0, 1)
 
     def norm(self, module: Any, x: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, SITES, LineBias, Site
-from abc_calib.geometry.coords import AttentionView, Coords, coords
+from abc_calib.geometry.coords import AttentionView, Coords, output_coords, source_coords
 from abc_calib.nn.base import AttentionWeights, Decoded, in_float64
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.attention import Block, Encoder, Weights, draw
@@ -86,11 +86,11 @@ class Transformer(AlongLines):
 
     def _of_source(self, source: Tensor, mask: Tensor) -> Coords:
         delimiters, words = self.tokens.delimiters, self.tokens.words
-        return coords(source, delimiters, mask=mask, words=words)
+        return source_coords(source, delimiters, mask=mask, words=words)
 
     def _of_output(self, read: Tensor, after: Coords | None = None) -> Coords:
         """Where the tokens stand that the decoder reads ``after`` others."""
-        return coords(read, self.tokens.rows, output=True, after=after)
+        return output_coords(read, self.tokens.rows, after)
 
     def _placed(self, read: Tensor, encoded: Encoded, cache: Cache | None) -> Coords:
         """The same, with the positions that schemes get."""
@@ -296,7 +296,7 @@ class DecoderOnly(Transformer):
         blocks = self.layers[:-1]
         if self._alone and not weights:
             ids = torch.arange(self.tokens.size, device=source.device)[:, None]
-            states, seen = self._through(blocks, self.embed(ids), coords(ids[:1]), weights)
+            states, seen = self._through(blocks, self.embed(ids), source_coords(ids[:1]), weights)
             states = [state[:, 0][source] for state in states]
         else:
             x = self.dropout(scheme.embed(self._embedded(source), placed))
