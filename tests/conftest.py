@@ -24,7 +24,7 @@ from abc_calib.config import PRESETS, RunConfig, TrainOptions, TransformerOption
 from abc_calib.data import DigitData, make_data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.geometry import ALONE, CORNER, DIRECTIONS, Line, LineBias
-from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.geometry.window import window_bias
 from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
@@ -132,11 +132,13 @@ def standing(place: Any, marks: Any = ((0,),), lengths: Any = (1,)) -> Coords:
     return Coords(zeros, at, zeros, at, at, torch.as_tensor(marks), length)
 
 
-def view_of(site: Any, rows: Any, keys: int, lengths: Any, delimiters: Any = None) -> View:
+def view_of(site: Any, rows: Any, keys: int, lengths: Any, delimiters: Any = None) -> AttentionView:
     """How queries at the positions ``rows`` see so many keys, of sources of these lengths."""
     marks = ((0,),) if delimiters is None else delimiters
     queries = standing(torch.as_tensor(list(rows)), lengths=lengths)
-    return View(site, queries, standing(torch.arange(keys), marks, lengths), site == "self")
+    return AttentionView(
+        site, queries, standing(torch.arange(keys), marks, lengths), site == "self"
+    )
 
 
 TOKENS = TokenIds(15, pad=14, sos=12, eos=13, delimiters=(12, 10, 11, 13))

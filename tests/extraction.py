@@ -16,6 +16,7 @@ import numpy as np
 
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
+from abc_calib.nn.base import in_float64
 from abc_calib.proof.prove import Proof, check, prepare
 from abc_calib.proof.windows import Occurrence
 from tasks.rules import NO, Transducer, reduced
@@ -69,7 +70,7 @@ DONE = Known(-1)
 
 def extracted(model: Any, data: Data) -> Transducer:
     """The transducer that a model is, from its windows alone; it is right in each of them."""
-    proof = replace(prepare(model, data), model=model.frozen().exact())
+    proof = replace(prepare(model, data), model=in_float64(model))
     assert not sum(result.wrong for result in check(proof))
     return Reader(proof).machine()
 

@@ -17,10 +17,10 @@ from abc_calib import stages
 from abc_calib.config import RETRAIN
 from abc_calib.data import Data
 from abc_calib.geometry import CORNER, SITES, Line, LineBias
-from abc_calib.geometry.coords import View, coords
+from abc_calib.geometry.coords import AttentionView, source_coords
 from abc_calib.geometry.window import window_bias, window_lines
 from abc_calib.nn.attend import MASKED
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 from abc_calib.nn.positions import build_scheme
 from abc_calib.nn.transformer.attention import Attention
 from abc_calib.runs import Run
@@ -54,7 +54,7 @@ def key_of(line: Line, site: str, row: int, last: int, places: list[int]) -> int
     return min(max(key, low), high)
 
 
-def slow_dense(heads: tuple, frame: View) -> np.ndarray:
+def slow_dense(heads: tuple, frame: AttentionView) -> np.ndarray:
     """``Lines.dense``, cell by cell."""
     b = max(len(frame.keys.length[:, 0]), 1)
     bias = np.full((b, len(heads), frame.queries.size, frame.keys.size), MASKED, np.float32)
@@ -71,7 +71,9 @@ def slow_dense(heads: tuple, frame: View) -> np.ndarray:
     return bias
 
 
-def random_frame(rng: random.Random, site: Any, samples: int, past: int, steps: int) -> View:
+def random_frame(
+    rng: random.Random, site: Any, samples: int, past: int, steps: int
+) -> AttentionView:
     """Sources ``$ digits + digits &`` of unequal length, padded to a common one."""
     operands = [(rng.randint(1, 7), rng.randint(1, 7)) for _ in range(samples)]
     places = torch.tensor([[0, a + 1, a + b + 2] for a, b in operands])
@@ -91,7 +93,7 @@ def test_dense_is_the_slow_definition(seed, site, past, steps, transparent):
     rng = random.Random(seed)
     frame = random_frame(rng, site, 3, past, steps)
     heads = random_heads(rng, site, 5, 0.4 if transparent else 0.0)
-    dense = Lines({site: heads}).dense([frame])
+    dense = LineGather({site: heads}).dense([frame])
     expected = slow_dense(heads, frame)
     assert np.array_equal(np.broadcast_to(dense.numpy(), expected.shape), expected)
 
@@ -104,7 +106,7 @@ def test_layers_know_how_few_keys_their_rows_read():
         ((line, corner), True, False),
         ((line, ()), False, False),
     ):
-        bias = Lines({"self": heads})
+        bias = LineGather({"self": heads})
         assert (bias.restricted, bias.single) == (restricted, single)
 
 
@@ -113,11 +115,11 @@ def test_layers_know_how_few_keys_their_rows_read():
 
 def test_delimiters_are_found_in_every_row_and_samples_that_stand_alike_are_one():
     ids = torch.tensor([[9, 1, 8, 1, 9, 0, 0], [9, 1, 1, 1, 8, 1, 9], [9, 1, 9, 0, 0, 0, 0]])
-    assert coords(ids, (8, 9)).marks.tolist() == [[0, 2, 4], [0, 4, 6], [0, 2, 2]]
-    assert coords(ids).marks.shape == (3, 0)
+    assert source_coords(ids, (8, 9)).marks.tolist() == [[0, 2, 4], [0, 4, 6], [0, 2, 2]]
+    assert source_coords(ids).marks.shape == (3, 0)
     ids = torch.tensor([[9, 1, 8, 1, 9], [9, 2, 8, 0, 9]])
-    assert coords(ids, (8, 9)).alike.marks.tolist() == [[0, 2, 4]]
-    assert len(coords(ids, (2, 8, 9)).alike.marks) == 2
+    assert source_coords(ids, (8, 9)).alike.marks.tolist() == [[0, 2, 4]]
+    assert len(source_coords(ids, (2, 8, 9)).alike.marks) == 2
 
 
 # Attention
@@ -125,8 +127,8 @@ def test_delimiters_are_found_in_every_row_and_samples_that_stand_alike_are_one(
 
 def attend(
     attention: Attention,
-    frame: View,
-    bias: Lines | None,
+    frame: AttentionView,
+    bias: LineGather | None,
     path: str,
     given: Tensor,
     memory: Tensor,
@@ -146,7 +148,7 @@ def attend(
     return out.detach(), list(gradients)
 
 
-def inputs(seed: int, frame: View, samples: int) -> tuple[Attention, Tensor, Tensor]:
+def inputs(seed: int, frame: AttentionView, samples: int) -> tuple[Attention, Tensor, Tensor]:
     torch.manual_seed(seed % 1009)
     attention = Attention(15, 5, 0.0).double()
     x = torch.randn(samples, frame.queries.size, 15, dtype=torch.float64)
@@ -158,7 +160,7 @@ def test_attention_along_lines_is_dense_attention(seed, site, shared, past, sing
     """In value and in gradient, whether the samples are laid out alike or not."""
     rng = random.Random(seed)
     frame = random_frame(rng, site, 1 if shared else 3, past, 7)
-    bias = Lines({site: random_heads(rng, site, 5, single=single)})
+    bias = LineGather({site: random_heads(rng, site, 5, single=single)})
     assert bias.single or not single
     attention, x, memory = inputs(seed, frame, 3)
     dense, dense_gradients = attend(attention, frame, bias, "dense", x, memory)
@@ -175,7 +177,7 @@ def test_attention_is_softmax_of_scores_and_bias(seed, site):
     frame = random_frame(rng, site, 2, 0, 5)
     heads = random_heads(rng, site, 5)
     attention, x, memory = inputs(seed, frame, 2)
-    out, _ = attend(attention, frame, Lines({site: heads}), "auto", x, memory)
+    out, _ = attend(attention, frame, LineGather({site: heads}), "auto", x, memory)
     bias = slow_dense(heads, frame)
     with torch.no_grad():
         q, k, v = attention.query(x), attention.key(memory), attention.value(memory)
@@ -200,12 +202,12 @@ def test_attention_is_softmax_of_scores_and_bias(seed, site):
 @pytest.mark.parametrize("lines", [1, 2])
 def test_the_gathered_path_scores_the_lines_only(monkeypatch, lines):
     """Beyond ``GATHER_FROM`` keys ``auto`` builds no matrix of rows by keys."""
-    bias = Lines({"cross": ((Line("vert", 1, 0), Line("anti", 1, 2, -0.5))[:lines],) * 5})
+    bias = LineGather({"cross": ((Line("vert", 1, 0), Line("anti", 1, 2, -0.5))[:lines],) * 5})
     rows, keys = 101, 211
     frame = view_of("cross", range(rows), keys, [keys], [[0, keys - 1]])
     attention, x, memory = inputs(0, frame, 1)
     expected, _ = attend(attention, frame, bias, "dense", x, memory)
-    monkeypatch.setattr(Lines, "dense", lambda *_: pytest.fail("built a matrix"))
+    monkeypatch.setattr(LineGather, "dense", lambda *_: pytest.fail("built a matrix"))
     out, _ = attend(attention, frame, bias, "auto", x, memory)
     torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-10)
 
@@ -232,7 +234,7 @@ def seen(task: str, problem: str, window: int = 1, format: str = "aligned") -> l
     closes, steps = data.layout(problems).closes, batch.target.shape[1]
     frame = view_of("cross", range(steps), len(tokens), [len(tokens)], [closes])
     heads = window_of(data, window).sites["cross"][0]
-    matrix = Lines({"cross": heads}).dense([frame])[0, 0]
+    matrix = LineGather({"cross": heads}).dense([frame])[0, 0]
     return ["".join(t for t, b in zip(tokens, row, strict=True) if b == 0) for row in matrix]
 
 
@@ -257,7 +259,7 @@ def test_a_window_is_that_of_the_paper_kept_between_the_delimiters(digits, colum
     keys = last + 1 + 3 * wide  # padding is never seen
     frame = view_of("cross", range(rows), keys, [last + 1], [delimiters])
     lines = window_lines("cross", window, len(delimiters) - 1, column)
-    matrix = Lines({"cross": (lines,)}).dense([frame])[0, 0]
+    matrix = LineGather({"cross": (lines,)}).dense([frame])[0, 0]
     for row in range(rows):
         first = last - column * (row + 1)  # of the row's own column
         line = first + 1 if column == 1 else first + (column - 1) / 2
@@ -270,10 +272,10 @@ def test_a_window_is_that_of_the_paper_kept_between_the_delimiters(digits, colum
 
 def test_self_attention_looks_back_and_the_encoder_to_both_sides():
     frame = view_of("self", range(5), 5, [5])
-    own = Lines({"self": (window_lines("self", 2, 1, 1),)}).dense([frame])[0, 0]
+    own = LineGather({"self": (window_lines("self", 2, 1, 1),)}).dense([frame])[0, 0]
     assert torch.equal(own.eq(0), torch.ones(5, 5).tril().triu(-2).bool())
     frame = view_of("encoder", range(5), 5, [5], [[0, 4]])
-    both = Lines({"encoder": (window_lines("encoder", 1, 1, 1),)}).dense([frame])[0, 0]
+    both = LineGather({"encoder": (window_lines("encoder", 1, 1, 1),)}).dense([frame])[0, 0]
     assert torch.equal(both.eq(0), torch.ones(5, 5).tril(1).triu(-1).bool())
 
 

@@ -8,6 +8,7 @@ import pytest
 from conftest import CALIBRATED, run_command
 
 from abc_calib.errors import UsageError
+from abc_calib.evaluation import Evaluator
 from abc_calib.reproduction import chomsky
 from abc_calib.runs import Run
 from tasks import get_task
@@ -29,7 +30,7 @@ def test_shares_of_right_symbols_are_counted_as_the_benchmark_does(trained):
     run = Run.open(trained.root / CALIBRATED)
     one = KNOWN["reverse_string"]._replace(read=lambda answer, n: [*answer])
     drawn = [("12", [*"13"]), ("8", [*"9"]), ("9", [*"1"]), ("9", [*"91"])]
-    shares = chomsky._answers(run.load_model().frozen(), run.data, one, drawn, [2, 1, 1, 1])
+    shares = chomsky._answers(Evaluator(run.load_model()), run.data, one, drawn, [2, 1, 1, 1])
     assert shares == pytest.approx([1, 1, 1 / 2, 1 / 3])
 
 

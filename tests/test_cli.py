@@ -25,9 +25,9 @@ from abc_calib import certified, progress, stages
 from abc_calib.calibration import trial as check
 from abc_calib.config import Origin
 from abc_calib.errors import AbcError, Interrupted, UsageError
+from abc_calib.evaluation import Evaluator
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
-from abc_calib.nn.transformer.model import Transformer
 from abc_calib.reporting.page.commands import commands
 from abc_calib.reproduction import demo
 from abc_calib.reproduction.demo import worked_example
@@ -80,7 +80,7 @@ def test_a_prediction_is_a_number_alone_on_stdout_or_json(tiny, abc):
 
 def test_a_wrong_answer_is_told_on_stderr_and_one_without_an_end_is_none(tiny, abc, monkeypatch):
     def writes(*ids):
-        monkeypatch.setattr(Transformer, "decode_from", lambda *_: Decoded(torch.tensor([ids])))
+        monkeypatch.setattr(Evaluator, "decode", lambda *_, **__: Decoded(torch.tensor([ids])))
 
     writes(7, 4, 13, 14)
     said = abc("predict", "12")

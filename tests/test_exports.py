@@ -15,7 +15,7 @@ import abc_calib as lib
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import DIRECTIONS, Line, LineBias, Site
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.build import build_model
 
@@ -63,7 +63,7 @@ def ours(model: Any, batch: Any) -> list[tuple[str, int, int, torch.Tensor]]:
     """Site, layer, first query and the bias ``(b, h, i, j)`` of every attention of a model."""
     views = model.views(batch.source, batch.target)
     found: list[tuple[str, int, int, torch.Tensor]] = []
-    calls: dict[Site, list[View]] = {site: [view] for site, view in views.items()}
+    calls: dict[Site, list[AttentionView]] = {site: [view] for site, view in views.items()}
     if model.stream:
         s = batch.source.shape[1]
         calls = {"encoder": calls["encoder"]}

@@ -210,8 +210,8 @@ FIT, CHECK = "--fit-lengths", "--check-lengths"
         (None, "=,+", (), "does not have the delimiters = + in this order"),
         (None, "+", (), "ends in no delimiter"),
         (None, "+,=", (FIT, "1-2"), "--fit-lengths and --check-lengths go together"),
-        (None, "+,=", (FIT, "2-1", CHECK, "3"), "give them as in 1-4"),
-        (None, "+,=", (FIT, "1-3", CHECK, "2-3"), "give them as in 1-4"),
+        (None, "+,=", (FIT, "2-1", CHECK, "3"), "give them as in 1-4 and 5-6"),
+        (None, "+,=", (FIT, "1-3", CHECK, "2-3"), "give them as in 1-4 and 5-6"),
         (None, "+,=", (FIT, "1-2", CHECK, "8-9"), "no pairs of --check-lengths 8-9"),
     ],
     ids=str,
@@ -282,9 +282,10 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
 
 def test_a_configuration_of_another_size_is_refused_at_once(somebodys, runs_root):
     path = somebodys.folder / "config.json"
-    for name in ("hidden_size", "num_hidden_layers"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {name: 10**7}))
-        assert "describes a model of" in refusal(somebodys) and nothing_is_left(runs_root)
+    config = json.loads(path.read_text())
+    for name, words in (("hidden_size", "does not load"), ("num_hidden_layers", "describes a")):
+        path.write_text(json.dumps(config | {name: 10**7}))
+        assert words in refusal(somebodys) and nothing_is_left(runs_root)
 
 
 def test_options_that_belong_together(somebodys, runs_root):

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line, LineBias
 from abc_calib.geometry.lines import formula
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 
 HALF: Any = 0.5
 WORD: Any = "0"
@@ -106,7 +106,9 @@ def test_a_value_is_the_number_that_a_model_adds():
     ((line,),) = bias.sites["cross"][0]
     assert line.value == float(np.float32(-0.1)) != -0.1
     added = (
-        Lines({"cross": (((Line("anti", 1, 0, -0.1)),),)}).at("cross", torch.device("cpu")).value
+        LineGather({"cross": (((Line("anti", 1, 0, -0.1)),),)})
+        .at("cross", torch.device("cpu"))
+        .value
     )
     assert added.double().item() == line.value
 

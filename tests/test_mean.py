@@ -18,7 +18,7 @@ from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines, 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Layout, Line
 from abc_calib.nn.attend import MASKED
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 
 DELTA = {"diag": 1, "anti": -1, "vert": 0}
 DIRS = st.lists(st.sampled_from(DIRECTIONS), min_size=1, max_size=3, unique=True)
@@ -93,7 +93,7 @@ def test_the_models_corner_lines_are_the_papers_matrix(given_, dirs, threshold):
     attention, (rows, keys) = given_
     expected = extend_bias(attention, (rows, keys), dirs, threshold)
     frame = view_of("cross", torch.arange(rows), keys, torch.tensor([keys]))
-    bias = Lines({"cross": mean_lines(attention, dirs, threshold)}).dense([frame])[0].numpy()
+    bias = LineGather({"cross": mean_lines(attention, dirs, threshold)}).dense([frame])[0].numpy()
     assert ((bias <= MASKED) == np.isinf(expected)).all()
     opened = np.isfinite(expected)
     np.testing.assert_allclose(bias[opened], expected[opened], rtol=0, atol=1e-6)

@@ -18,14 +18,14 @@ from torch import Tensor
 
 from abc_calib.calibration.fits.nnls import candidates, fit, select
 from abc_calib.geometry import DIRECTIONS, SITES, Line
-from abc_calib.geometry.coords import View
-from abc_calib.nn.base import Attention
-from abc_calib.nn.lines import Lines
+from abc_calib.geometry.coords import AttentionView
+from abc_calib.nn.base import AttentionWeights
+from abc_calib.nn.lines import LineGather
 
 STEPS = 8
 
 
-def frame_of(site: Any, seed: int, samples: int, sites: dict | None = None) -> View:
+def frame_of(site: Any, seed: int, samples: int, sites: dict | None = None) -> AttentionView:
     """Sources ``$ 4 to 6 digits + 4 to 6 digits &``."""
     rng = np.random.default_rng(seed)
     a, b = rng.integers(4, 7, (2, samples))
@@ -38,15 +38,15 @@ def frame_of(site: Any, seed: int, samples: int, sites: dict | None = None) -> V
     return view_of(site, rows, keys, lengths, places)
 
 
-def indicator(line: Line, frame: View) -> Tensor:
+def indicator(line: Line, frame: AttentionView) -> Tensor:
     """1 on the line, 0 elsewhere: ``(b, i, j)``."""
-    on = Lines({frame.site: ((line,),)}).dense([frame])[:, 0] == line.value
+    on = LineGather({frame.site: ((line,),)}).dense([frame])[:, 0] == line.value
     return on.float().expand(len(frame.keys.length[:, 0]), -1, -1)
 
 
 def captured(
     site: Any, mixtures: list[dict[Line, float]], seed: int = 0, samples: int = 41
-) -> Attention:
+) -> AttentionWeights:
     """Two layers of heads made of lines, the rest of each row spread at random."""
     frame = frame_of(site, seed, samples)
     torch.manual_seed(seed)
@@ -68,7 +68,7 @@ def captured(
             heads.append(made)
         layers.append(torch.stack(heads, dim=1))
     others: Any = {other: () for other in SITES if other != site}
-    return Attention({site: tuple(layers), **others}, {site: frame}, {site: rows})
+    return AttentionWeights({site: tuple(layers), **others}, {site: frame}, {site: rows})
 
 
 CROSS = [
@@ -116,7 +116,7 @@ def test_parts_add_up():
         view = view_of("cross", frame.queries.position[0], 15, *keys)
         layers = tuple(layer[of] for layer in whole.weights["cross"])
         parts.append(
-            Attention({"cross": layers}, {"cross": view}, {"cross": whole.rows["cross"][of]})
+            AttentionWeights({"cross": layers}, {"cross": view}, {"cross": whole.rows["cross"][of]})
         )
     found, expected = (fit(some, lines)["cross"].weights for some in (parts, [whole]))
     np.testing.assert_allclose(found, expected, atol=1e-6)

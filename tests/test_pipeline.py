@@ -35,9 +35,9 @@ from abc_calib.data import DigitData
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.exact import exact_matches, greedy_matches
 from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
-from abc_calib.nn.base import Attention
+from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.build import build_model
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 from abc_calib.runs import Run
 
 
@@ -552,11 +552,11 @@ def test_corner_lines_are_fitted_where_they_are_inside_the_matrix():
     lengths = torch.tensor([7, 5])
     places = torch.tensor([[0, 6], [0, 4]])
     frame = view_of("cross", torch.arange(8), 7, lengths, places)
-    dense = Lines({"cross": ((line,),)}).dense([frame])
+    dense = LineGather({"cross": ((line,),)}).dense([frame])
     weights = (dense == 0).float()
 
     rows = torch.arange(8) < lengths[:, None]
-    part = Attention({"cross": (weights,)}, {"cross": frame}, {"cross": rows})
+    part = AttentionWeights({"cross": (weights,)}, {"cross": frame}, {"cross": rows})
     fitted = nnls.fit([part], {"cross": wanted})["cross"]
     assert fitted.lines[int(fitted.weights[0, 0].argmax())] == line
     assert fitted.weights[0, 0].max() == pytest.approx(1, abs=1e-3)

@@ -18,7 +18,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import SITES, Line, LineBias
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.nn.positions import SCHEMES, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.positions.distance import bucket, slopes
@@ -28,7 +28,7 @@ H, E = 3, 14
 """Heads and their width, where a test needs a shape of unequal sizes."""
 
 
-def places(site: Any = "self", rows=range(5), keys: int = 7, lengths=(7,)) -> View:
+def places(site: Any = "self", rows=range(5), keys: int = 7, lengths=(7,)) -> AttentionView:
     return view_of(site, rows, keys, lengths)
 
 
@@ -36,7 +36,7 @@ def vectors(samples: int, length: int) -> Tensor:
     return torch.randn(samples, H, length, E, dtype=torch.float64)
 
 
-def slow_bias(where: View, at) -> Tensor:
+def slow_bias(where: AttentionView, at) -> Tensor:
     """``at(b, h, i, j)`` of indices, over 2 samples, cell by cell."""
     shape = (2, H, where.queries.size, where.keys.size)
     bias = torch.zeros(shape, dtype=torch.float64)
@@ -257,7 +257,7 @@ def test_schemes_say_what_they_are(name):
         scores = []
         for start in (0, 30):
             here = standing(torch.arange(start, start + 5), lengths=[5])
-            bias = scheme.score_bias(q, k, View(site, here, here))
+            bias = scheme.score_bias(q, k, AttentionView(site, here, here))
             assert (bias is not None) == scheme.has_score_bias
             if bias is not None:
                 assert bias.shape in [(2, H, 5, 5), (1, H, 5, 5)]
@@ -307,7 +307,9 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
     for phase in (0, 2):
         at = model._placed(source[:, :5], replace(encoded, phase=phase), None)
         assert at.place.tolist() == [[(row + phase) % 3 for row in range(5)]]
-        where = View("cross", at, replace(encoded.at, place=(encoded.at.place + phase) % 3))
+        where = AttentionView(
+            "cross", at, replace(encoded.at, place=(encoded.at.place + phase) % 3)
+        )
         expected = where.keys.place[:, None] - at.place[0][:, None]
         assert torch.equal(where.offsets()[:, 0], expected)
 

@@ -20,9 +20,9 @@ import abc_calib
 from abc_calib.calibration import trial as check
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.config import Options
+from abc_calib.evaluation import Evaluator
 from abc_calib.nn.base import Decoded
 from abc_calib.nn.positions import SCHEMES
-from abc_calib.nn.transformer.model import Transformer
 from cli.main import app
 from tasks import TASKS, Addition
 
@@ -137,7 +137,7 @@ def test_the_python_block_runs(tmp_path, monkeypatch, capsys, untrained):
     monkeypatch.setitem(TASKS, "addition", OneDigit)
     monkeypatch.setattr(check, "STEPS", 1)
     answer = Decoded(torch.tensor([[7, 4, 13]]))
-    monkeypatch.setattr(Transformer, "decode_from", lambda *_: answer)
+    monkeypatch.setattr(Evaluator, "decode", lambda *_, **__: answer)
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
     few = code.replace("samples=1000", "samples=20")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from abc_calib import stages
 from abc_calib.calibration import trial
 from abc_calib.errors import UsageError
-from abc_calib.geometry.coords import Coords, View, coords
+from abc_calib.geometry.coords import AttentionView, Coords, output_coords, source_coords
 from abc_calib.nn import hub
 from abc_calib.nn.positions import build_scheme
 from tasks import get_task
@@ -37,11 +37,11 @@ def scheme_of_ids(name: str, training: bool = False) -> Any:
 
 def of_source(problem: str, task: str = "addition") -> Coords:
     data = digit_data(task)
-    return coords(data.lay_out(data.task.parse(problem)).source, data.vocabulary.delimiters)
+    return source_coords(data.lay_out(data.task.parse(problem)).source, data.vocabulary.delimiters)
 
 
 def written(steps: int, start: Any = None) -> Coords:
-    return replace(coords(torch.zeros(1, steps), output=True), start=start)
+    return replace(output_coords(torch.zeros(1, steps)), start=start)
 
 
 def ids(scheme: Any, at: Coords) -> list[int]:
@@ -59,7 +59,7 @@ def test_coupled_ids_are_those_of_the_public_code():
     assert ids(scheme, moved) == [0, *(i + 5 for i in operands), 6]
     assert ids(scheme, written(6, moved.start)) == [6, 7, 8, 9, 10, 11]
     # in their copying, word k and output k + 1 share an id
-    words = coords(torch.tensor([[8, 1, 2, 3, 9]]), (8, 9), words=True)
+    words = source_coords(torch.tensor([[8, 1, 2, 3, 9]]), (8, 9), words=True)
     assert ids(scheme, words) == [0, 2, 3, 4, 1]
 
 
@@ -130,7 +130,7 @@ def test_fire_follows_the_formula_anywhere(row, key, threshold):
         scheme.out.fill_(1.0)
         scheme.out_bias.zero_()
         one = torch.zeros(1, 1, 1, 2, dtype=torch.float64)
-        at = View("self", standing([row]), standing([key]))
+        at = AttentionView("self", standing([row]), standing([key]))
         found = float(scheme.score_bias(one, one, at)) - 1.5
     most = max(row, round(threshold, 3))
     c, high = torch.tensor([0.1 * abs(row - key), 0.1 * most], dtype=torch.float64).log1p()
@@ -189,7 +189,7 @@ def test_coordinates_are_those_of_the_layout(width, other, padding):
     problems = get_task("multiplication").parse(f"{'7' * width}*{other}")
     layout, source = data.layout(problems), data.lay_out(problems).source
     source = torch.nn.functional.pad(source, (0, padding), value=data.vocabulary.pad)
-    at = coords(source, data.vocabulary.delimiters)
+    at = source_coords(source, data.vocabulary.delimiters)
     for position in range(layout.keys):
         part, _, column = layout.coordinate(position)
         assert (int(at.part[0, position]), int(at.column[0, position])) == (part, column)

@@ -31,7 +31,7 @@ from abc_calib.errors import AbcError
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn import hub
 from abc_calib.nn.build import build_model
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 from abc_calib.nn.saved import save_weights
 from abc_calib.proof import check as checker
 from abc_calib.proof.decide import decide
@@ -206,7 +206,7 @@ def test_keys_of_lines_on_a_grid(site, draw):
     model = model_of(data, None)
     batch = data.lay_out(data.task.sample(np.random.default_rng(1), 3, (3, 3), exact=True))
     frame = model.views(batch.source, batch.target)[site]
-    keys = Lines({site: ((line,),)}).positions(frame)[0]
+    keys = LineGather({site: ((line,),)}).positions(frame)[0]
     keys = keys[:, 0, :, 0].expand(len(batch), -1)
     bar, eos = data.vocabulary.ids[ROW], data.vocabulary.eos
     signs = {data.vocabulary.sos, data.vocabulary.ids["+"], eos}

@@ -16,6 +16,7 @@ from abc_calib.calibration.trial import Trial, every_place, without
 from abc_calib.errors import AbcError, Interrupted
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.base import in_float64
 from abc_calib.nn.build import build_model
 from abc_calib.proof import until
 from abc_calib.proof.prove import check, prepare, windows_inside
@@ -61,7 +62,7 @@ def test_what_is_below_the_floor_is_put_into_training_numbers(run, monkeypatch):
         one = data.task.parse(text)
         assert data.size_of(one) <= data.length
         assert data.split.allows(one, held_out=False)[0]
-        assert float(margins(model.exact(), data.lay_out(one)).min()) <= least + 0.5
+        assert float(margins(in_float64(model), data.lay_out(one)).min()) <= least + 0.5
 
 
 def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):

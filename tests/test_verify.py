@@ -38,6 +38,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
+from abc_calib.nn.base import in_float64
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as checker
 from abc_calib.proof import forms, prove, rounding, second_look, windows
@@ -337,7 +338,7 @@ def test_bounds_of_rounding_hold(certified, monkeypatch):
     """With the unit of float32, float32 in batches and row by row stays within them."""
     model, data = certified.load_model(), certified.data
     batch = data.test(12, 50, "hard", 0)
-    exact = model.exact()
+    exact = in_float64(model)
     with torch.inference_mode():
         right = exact(batch.source, batch.target)
         together = model(batch.source, batch.target)

@@ -15,7 +15,7 @@ from torch import Tensor
 from abc_calib.data import Batch
 from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import Site
-from abc_calib.nn.base import Attention, Model
+from abc_calib.nn.base import AttentionWeights, Model
 
 CHUNK = 256
 
@@ -27,7 +27,7 @@ def correct_samples(model: Model, batch: Batch) -> tuple[Batch, float]:
 
 
 @torch.inference_mode()
-def capture(model: Model, batch: Batch, raw: bool = False) -> Iterator[Attention]:
+def capture(model: Model, batch: Batch, raw: bool = False) -> Iterator[AttentionWeights]:
     """The attention of ``batch`` in parts of a few hundred samples; ``raw``: before softmax."""
     model.eval()
     how = {"raw": True} if raw else {}

@@ -27,12 +27,12 @@ from abc_calib.config import build
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
-from abc_calib.nn.base import Attention
+from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.foreign import inject as injected
 from abc_calib.nn.foreign.inject import marked
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import check_model, find_sites
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 
 Batch = Mapping[str, Tensor]
 NAMED = ("input_ids", "attention_mask", "position_ids", "labels")
@@ -45,7 +45,7 @@ LATER = 1e-4
 
 def capture(
     model: Any, batches: Batch | Iterable[Batch], *, delimiters: Sequence[int], prefix: int = 0
-) -> list[Attention]:
+) -> list[AttentionWeights]:
     """The attention of a model while it writes the ``labels`` of its batches, batch by batch.
 
     ``model``: of ``transformers``. ``delimiters``: ids of the tokens that end
@@ -92,7 +92,7 @@ def _is_batch(batch: Any) -> bool:
     return all(isinstance(named.get(name), Tensor) for name in ("input_ids", "labels"))
 
 
-def _of_batch(model: Any, batch: Batch, marks: Marks) -> Attention:
+def _of_batch(model: Any, batch: Batch, marks: Marks) -> AttentionWeights:
     batch = {name: batch[name].to(model.device) for name in NAMED if name in batch}
     mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
     stream = not model.config.is_encoder_decoder
@@ -115,7 +115,7 @@ def as_attention(
     *,
     delimiters: Sequence[int] | Marks,
     prefix: int = 0,
-) -> Attention:
+) -> AttentionWeights:
     """Attention that another tool read, as ``fit_lines`` takes it.
 
     ``weights``: a tensor ``(b, h, i, j)`` a layer, each row of which sums to 1; of an
@@ -139,10 +139,10 @@ def as_attention(
     views = {site: state.view(site, n[2], n[3], stream=False) for site, n in shapes.items()}
     written = labels.ge(0)
     rows: dict[Site, Tensor] = {"encoder": mask.bool(), "self": written, "cross": written}
-    return _counted(Attention({"encoder": (), **layers}, views, rows))
+    return _counted(AttentionWeights({"encoder": (), **layers}, views, rows))
 
 
-def _counted(attention: Attention) -> Attention:
+def _counted(attention: AttentionWeights) -> AttentionWeights:
     """The same with zeros in rows that do not count; ``UsageError`` if others are no numbers."""
     weights: dict[Site, tuple[Tensor, ...]] = {}
     for site, layers in attention.weights.items():
@@ -164,7 +164,7 @@ def _counted(attention: Attention) -> Attention:
     return replace(attention, weights=weights)
 
 
-def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attention:
+def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> AttentionWeights:
     """What closes the source is the output's first row, so it counts as the output's own."""
     size = layers[0].shape[2]
     sites: tuple[Site, ...] = ("cross", "self")
@@ -174,13 +174,13 @@ def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> Attent
     before = (torch.arange(size, device=labels.device) < output.marks)[:, None, None]
     crossed = tuple(layer * before for layer in layers)
     weights = {"encoder": (), "cross": crossed, "self": tuple(x * ~before for x in layers)}
-    return Attention(weights, views, dict.fromkeys(sites, written))  # type: ignore[arg-type]
+    return AttentionWeights(weights, views, dict.fromkeys(sites, written))  # type: ignore[arg-type]
 
 
 # The fit
 
 
-def evidence_of(parts: Sequence[Attention]) -> Evidence:
+def evidence_of(parts: Sequence[AttentionWeights]) -> Evidence:
     """What stands in for a run's evidence: attention that was captured by hand."""
     if not parts:
         raise UsageError("no attention to fit: give the list that abc.capture gave")
@@ -197,7 +197,7 @@ def evidence_of(parts: Sequence[Attention]) -> Evidence:
 
 
 def fit_lines(
-    attention: Sequence[Attention],
+    attention: Sequence[AttentionWeights],
     *,
     threshold: float = 0.3,
     dirs: Sequence[str] = ("diag", "anti", "vert"),
@@ -266,7 +266,7 @@ def _read(batch: Batch) -> Tensor:
     return F.pad(batch["labels"][:, :-1], (1, 0), value=-1) if decoder_ids is None else decoder_ids
 
 
-def unexplained(attention: Sequence[Attention], bias: LineBias) -> list[dict[str, Any]]:
+def unexplained(attention: Sequence[AttentionWeights], bias: LineBias) -> list[dict[str, Any]]:
     """Of each head its lines, and the share of its attention that is off them.
 
     The mean over all rows that count; a head of a stream has its lines at both sites.
@@ -289,13 +289,13 @@ def unexplained(attention: Sequence[Attention], bias: LineBias) -> list[dict[str
     return table
 
 
-def _on_lines(attention: Attention, bias: LineBias, site: Site, layer: int) -> Tensor:
+def _on_lines(attention: AttentionWeights, bias: LineBias, site: Site, layer: int) -> Tensor:
     """The attention on the lines of each head ``(h,)``, summed over the rows that count."""
     weights, rows = attention.weights[site][layer], attention.rows[site]
     heads = bias.heads(site, layer)
     if heads is None or not any(heads):
         return weights.new_zeros(weights.shape[1])
-    selected = Lines({site: heads}).gathered([attention.views[site]])
+    selected = LineGather({site: heads}).gathered([attention.views[site]])
     key, lost = selected.index, selected.bias
     index = key.expand(len(weights), -1, weights.shape[2], -1)
     nowhere = (lost.expand(index.shape) == MASKED) | (index < 0)  # nothing opens the source

@@ -17,9 +17,9 @@ from torch import Tensor
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError, AbcWarning
 from abc_calib.geometry import Heads, Line, LineBias, Site
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.nn.attend import MASKED
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 
 PAIRS = 100
 """Pairs of rows that are looked at before a set of lines is chosen anew."""
@@ -28,7 +28,7 @@ PAIRS = 100
 def seen(
     batch: Batch,
     read: Tensor,
-    views: Mapping[Site, View],
+    views: Mapping[Site, AttentionView],
     lines: Sequence[tuple[Site, Line]],
     pad: int,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +38,7 @@ def seen(
     """
     tokens = []
     for site, line in lines:
-        key, _ = Lines({site: ((line,),)}).positions(views[site])
+        key, _ = LineGather({site: ((line,),)}).positions(views[site])
         ids = read if site == "self" else batch.source
         tokens.append(ids.gather(1, key[:, 0, :, 0].expand(len(ids), -1)))
     mask = batch.target != pad
@@ -96,7 +96,9 @@ def disputed(codes: np.ndarray, written: np.ndarray) -> tuple[int, int]:
     return int(several[group].sum()), len(written)
 
 
-def through(bias: LineBias, source: Tensor, read: Tensor, views: Mapping[Site, View]) -> Tensor:
+def through(
+    bias: LineBias, source: Tensor, read: Tensor, views: Mapping[Site, AttentionView]
+) -> Tensor:
     """A number for what each written row sees through all layers, ``(b, t)`` int64.
 
     In place of its state: the same for rows whose states have to be the same.
@@ -111,7 +113,7 @@ def through(bias: LineBias, source: Tensor, read: Tensor, views: Mapping[Site, V
 
 
 def _layer(
-    rows: Tensor, seen: Sequence[tuple[Site, Heads, Tensor]], views: Mapping[Site, View]
+    rows: Tensor, seen: Sequence[tuple[Site, Heads, Tensor]], views: Mapping[Site, AttentionView]
 ) -> Tensor:
     """The numbers of the rows after a layer that reads ``(b, j)`` numbers of keys at each site."""
     mixed = _mixed(rows)
@@ -119,7 +121,7 @@ def _layer(
         for number, head in enumerate(heads):
             if not head:
                 continue
-            selected = Lines({site: (head,)}).gathered([views[site]])
+            selected = LineGather({site: (head,)}).gathered([views[site]])
             pair = (selected.index, selected.bias)
             key, value = (x[:, 0].expand(len(rows), len(rows[0]), -1) for x in pair)
             read = keys.gather(1, key.clamp(min=0).flatten(1)).view(key.shape)

@@ -2,3 +2,4 @@
 
 from abc_calib.evaluation.exact import GridRow, Row, SequenceRow, evaluate, exact_matches
 from abc_calib.evaluation.predict import Prediction, predict
+from abc_calib.nn.evaluator import Evaluator

@@ -23,6 +23,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.evaluation.parts import in_parts
 from abc_calib.nn.base import Model
+from abc_calib.nn.evaluator import Evaluator, evaluator_of
 from tasks import Size
 
 SCREEN_STEPS = 16
@@ -87,7 +88,7 @@ class SequenceRow(Row):
 
 
 def evaluate(
-    model: Model,
+    model: Model | Evaluator,
     data: Data,
     lengths: Sequence[Size],
     samples: int | None = None,
@@ -130,7 +131,13 @@ def evaluate(
 
 
 def row_of(
-    model: Model, data: Data, length: Any, n: int, kind: str, seed: int, greedy: bool = False
+    model: Model | Evaluator,
+    data: Data,
+    length: Any,
+    n: int,
+    kind: str,
+    seed: int,
+    greedy: bool = False,
 ) -> Row:
     """One row: of data that is decoded with all metrics, at most the longest gold's steps."""
     started = time.perf_counter()
@@ -160,7 +167,7 @@ def row_of(
 
 
 def measured(
-    model: Model, data: Data, batch: Batch, greedy: bool = False
+    model: Model | Evaluator, data: Data, batch: Batch, greedy: bool = False
 ) -> tuple[dict[str, Any], Tensor]:
     """All metrics of a batch, and which samples are right ``(b,)``."""
     ids, attended = written(model, batch, greedy)
@@ -178,23 +185,25 @@ def measured(
 
 
 @torch.inference_mode()
-def written(model: Model, batch: Batch, greedy: bool = False) -> tuple[Tensor, Tensor | None]:
+def written(
+    model: Model | Evaluator, batch: Batch, greedy: bool = False
+) -> tuple[Tensor, Tensor | None]:
     """What a model writes, ``(b, t)``, and where it looks.
 
     Where each step has one row of attention, the mean place of it ``(b, t)``, counted in words of
     the source from 0. Else an output that is right is not decoded unless ``greedy``: it is the
     gold.
     """
-    model.eval()
+    evaluator = evaluator_of(model)
+    evaluator.model.eval()
     left = torch.arange(len(batch))
-    if not (model.has_attender or greedy):
+    if not (evaluator.model.has_attender or greedy):
         left = left[~exact_matches(model, batch)]
     ids, steps = batch.target.clone(), batch.target.shape[1]
     attended = []
-    for rows in model.chunks(left, batch.source.shape[1] + steps):
-        part = batch.source[rows].to(model.device)
-        draft = batch.target[rows].to(model.device)
-        output = model.decode_from(draft, part, steps, attention=True)
+    for rows in evaluator.chunks(left, batch.source.shape[1] + steps):
+        part = batch.source[rows].to(evaluator.device)
+        output = evaluator.decode(part, steps, attention=True, draft=batch.target[rows])
         ids[rows] = output.ids.cpu()
         if output.attention is None:
             continue
@@ -259,7 +268,7 @@ def attention_loss(
     return float(np.mean(losses)) if losses else None
 
 
-def matches(model: Model, data: Data, batch: Batch, greedy: bool = False) -> Tensor:
+def matches(model: Model | Evaluator, data: Data, batch: Batch, greedy: bool = False) -> Tensor:
     """``(b,)`` bool: is the whole output right, but for hints? Those are always decoded."""
     if greedy or data.hints:
         return greedy_matches(model, batch, data.bare)
@@ -267,50 +276,57 @@ def matches(model: Model, data: Data, batch: Batch, greedy: bool = False) -> Ten
 
 
 @torch.inference_mode()
-def exact_matches(model: Model, batch: Batch) -> Tensor:
-    """``(b,)`` bool: is the whole output right, EOS included? One pass over the gold output."""
+def exact_matches(model: Model | Evaluator, batch: Batch) -> Tensor:
+    """``(b,)`` bool: is the whole output right, EOS included? One pass over the gold output.
+
+    Of a model itself through all layers.
+    """
+    evaluator = evaluator_of(model, dense=True)
+    pad = evaluator.model.pad
 
     def right(rows: Tensor, steps: int) -> Tensor:
-        source = batch.source[rows].to(model.device)
-        target = batch.target[rows, :steps].to(model.device)
-        written = model.best(source, target)
-        return ((written == target) | (target == model.pad)).all(1).cpu()
+        source = batch.source[rows].to(evaluator.device)
+        target = batch.target[rows, :steps].to(evaluator.device)
+        written = evaluator.best(source, target)
+        return ((written == target) | (target == pad)).all(1).cpu()
 
-    return _screened(model, batch, right)
+    return _screened(evaluator, batch, right)
 
 
 @torch.inference_mode()
 def greedy_matches(
-    model: Model, batch: Batch, bare: Callable[[Tensor], Tensor] = lambda ids: ids
+    model: Model | Evaluator, batch: Batch, bare: Callable[[Tensor], Tensor] = lambda ids: ids
 ) -> Tensor:
     """``(b,)`` bool: does greedy decoding with a cache give exactly the right output?
 
     ``bare``: what counts of an output, in its order and filled up with PAD.
     """
+    evaluator = evaluator_of(model)
+    pad = evaluator.model.pad
 
     def right(rows: Tensor, steps: int) -> Tensor:
-        source, draft = (x[rows].to(model.device) for x in (batch.source, batch.target))
-        ids = bare(model.decode_from(draft, source, steps).ids.cpu())
+        source, draft = (x[rows].to(evaluator.device) for x in (batch.source, batch.target))
+        ids = bare(evaluator.decode(source, steps, draft=draft).ids.cpu())
         target = bare(batch.target[rows])[:, :steps]
-        open_ = target == model.pad
+        open_ = target == pad
         if steps < batch.target.shape[1]:  # what counts may follow
-            open_ |= ids == model.pad
+            open_ |= ids == pad
         return ((ids == target) | open_).all(1)
 
-    return _screened(model, batch, right)
+    return _screened(evaluator, batch, right)
 
 
-def _screened(model: Model, batch: Batch, right: Callable[[Tensor, int], Tensor]) -> Tensor:
+def _screened(evaluator: Evaluator, batch: Batch, right: Callable[[Tensor, int], Tensor]) -> Tensor:
     """``(b,)`` bool: ``right(rows, steps)`` with all steps, of every row.
 
     Where a sample of the rows mostly fails within the first steps, all rows are screened on
     those steps first: a row that fails there is wrong whatever follows.
     """
-    model.eval()
+    evaluator.model.eval()
     whole = batch.target.shape[1]
 
     def judge(rows: Tensor, steps: int) -> Tensor:
-        parts = model.chunks(rows, batch.source.shape[1] + steps)
+        parts = evaluator.chunks(rows, batch.source.shape[1] + steps)
         results = in_parts(lambda part: right(part, steps), parts)
         return torch.cat([torch.zeros(0, dtype=torch.bool), *results])  # there may be no rows
 

@@ -12,6 +12,7 @@ from abc_calib.errors import shortened
 from abc_calib.evaluation.parts import in_parts
 from abc_calib.evaluation.predict import answered
 from abc_calib.nn.base import Model
+from abc_calib.nn.evaluator import Evaluator, evaluator_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Failure:
 
 
 @torch.inference_mode()
-def failure(model: Model, data: Data, problem: str) -> Failure | None:
+def failure(model: Model | Evaluator, data: Data, problem: str) -> Failure | None:
     """What the model does with one problem, decoded greedily; None if that is right."""
     answer, symbols = answered(model, data, problem), data.vocabulary.symbols
     output, target = answer.decoded.ids.cpu(), answer.batch.target
@@ -65,15 +66,16 @@ def failure(model: Model, data: Data, problem: str) -> Failure | None:
 
 
 @torch.inference_mode()
-def margins(model: Model, batch: Batch) -> torch.Tensor:
+def margins(model: Model | Evaluator, batch: Batch) -> torch.Tensor:
     """``(b, t)``: how far each right token's logit is above the largest other one.
 
     From one pass over the gold output; infinite on padding. A source is right under greedy
     decoding exactly when all its margins are positive.
     """
-    target = batch.target.to(model.device)
-    logits, padding = model(batch.source.to(model.device), target), target == model.pad
-    right = target.masked_fill(padding, model.eos)  # a model need not write padding
+    evaluator = evaluator_of(model, dense=True)
+    target, pad, eos = batch.target.to(evaluator.device), evaluator.model.pad, evaluator.model.eos
+    logits, padding = evaluator.logits(batch.source.to(evaluator.device), target), target == pad
+    right = target.masked_fill(padding, eos)  # a model need not write padding
     return logit_margins(logits, right).masked_fill(padding, torch.inf).cpu()
 
 
@@ -83,7 +85,7 @@ def logit_margins(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return logits.gather(-1, index)[..., 0] - logits.scatter(-1, index, -torch.inf).amax(-1)
 
 
-def smallest_margins(model: Model, batch: Batch, tokens: int = 2**16) -> torch.Tensor:
+def smallest_margins(model: Model | Evaluator, batch: Batch, tokens: int = 2**16) -> torch.Tensor:
     """``(b,)``: the smallest margin of each row, ``tokens`` of source and target at once."""
     rows = max(1, tokens // (batch.source.shape[1] + batch.target.shape[1]))
 

@@ -10,6 +10,7 @@ from abc_calib.errors import AbcError, OptionError
 from abc_calib.memory import lacking
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import model_type
+from abc_calib.nn.evaluator import Evaluator
 from abc_calib.nn.skip_init import skip_init
 
 BYTES_PER_DIGIT = 75
@@ -33,7 +34,9 @@ def check_samples(samples: int, length: int, option: str = "samples") -> None:
     refuse(option, value, BYTES_PER_DIGIT * samples * length, what)
 
 
-def check_memory(model: Model, batch: int, keys: int, steps: int, option: str = "") -> None:
+def check_memory(
+    model: Model | Evaluator, batch: int, keys: int, steps: int, option: str = ""
+) -> None:
     """Raise an error if a pass over such sources would not fit the free memory.
 
     ``OptionError`` where an ``option`` asks for them.

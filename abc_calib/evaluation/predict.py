@@ -12,7 +12,8 @@ from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.memory import check_memory
 from abc_calib.geometry import Layout
-from abc_calib.nn.base import Attention, Decoded, Model
+from abc_calib.nn.base import AttentionWeights, Decoded, Model
+from abc_calib.nn.evaluator import Evaluator, evaluator_of
 from tasks import TaskError
 
 LOOKED_AT = 0.2
@@ -68,7 +69,7 @@ class Answer:
         """The source, token by token."""
         return [data.vocabulary.symbols[i] for i in self.batch.source[0].tolist()]
 
-    def attention(self, model: Model) -> Attention:
+    def attention(self, model: Model) -> AttentionWeights:
         """Where the model looked while it wrote."""
         source, written = self.batch.source, torch.tensor([self.ids])
         return model.attention(source.to(model.device), written.to(model.device))
@@ -87,7 +88,7 @@ class Answer:
 
 @torch.inference_mode()
 def answered(
-    model: Model, data: Data, problem: str, extra: int = 0, attention: bool = False
+    model: Model | Evaluator, data: Data, problem: str, extra: int = 0, attention: bool = False
 ) -> Answer:
     """Decode the answer to a problem in a person's notation, greedily.
 
@@ -97,9 +98,10 @@ def answered(
     problems = data.task.parse(problem)
     batch, eos = data.lay_out(problems), data.vocabulary.eos
     steps = batch.target.shape[1] + extra
-    check_memory(model, 1, batch.source.shape[1], steps if attention else 1)
-    source, draft = (tensor.to(model.device) for tensor in (batch.source, batch.target))
-    decoded = model.decode_from(draft, source, steps, attention)
+    evaluator = evaluator_of(model)
+    check_memory(evaluator, 1, batch.source.shape[1], steps if attention else 1)
+    source = batch.source.to(evaluator.device)
+    decoded = evaluator.decode(source, steps, attention, draft=batch.target)
     ids = decoded.ids[0].tolist()
     if eos not in ids:
         return Answer(problems, batch, decoded, ids, None)
@@ -109,27 +111,26 @@ def answered(
 
 
 @torch.inference_mode()
-def predict(model: Model, data: Data, problem: str, show: bool = False) -> Prediction:
+def predict(model: Model | Evaluator, data: Data, problem: str, show: bool = False) -> Prediction:
     """Decode the answer to a problem in a person's notation, greedily.
 
     Raises ``TaskError`` if the problem is not one of the task, ``AbcError`` if the model writes no
     end within the longest possible answer or the source does not fit the memory.
     """
-    model = model.frozen()
-    answer = answered(model, data, problem, 2, show)
+    evaluator = evaluator_of(model)
+    answer = answered(evaluator, data, problem, 2, show)
     if answer.text is None:
         steps = len(answer.ids)
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
     places = digit_places(data.layout(answer.problems)) if show else []
+    looked = answer.looked(evaluator.model) if show else []
     return Prediction(
         answer=answer.text,
         correct=_judged(data, problem, answer),
         tokens=answer.tokens(data),
         places=places,
         output=answer.symbols(data),
-        attended=[[pair for pair in row if places[pair[0]]] for row in answer.looked(model)]
-        if show
-        else [],
+        attended=[[pair for pair in row if places[pair[0]]] for row in looked],
         remark=data.task.remark(answer.text),
     )
 

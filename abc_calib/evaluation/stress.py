@@ -12,6 +12,7 @@ from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.failures import Failure, failure, smallest_margins
 from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.nn.base import Model
+from abc_calib.nn.evaluator import Evaluator
 from tasks import Rows
 
 PARENTS, CHILDREN = 16, 128
@@ -36,7 +37,7 @@ class Stressed:
 
 
 def stress(
-    model: Model,
+    model: Model | Evaluator,
     data: Data,
     lengths: Sequence[int],
     samples: int = 100,
@@ -69,12 +70,12 @@ def stress(
     return rows
 
 
-def look_closely(model: Model, data: Data, problems: Rows) -> tuple[Failure, ...]:
+def look_closely(model: Model | Evaluator, data: Data, problems: Rows) -> tuple[Failure, ...]:
     """What the model does with problems that it gets wrong, decoded greedily."""
     return looked_at(model, data, [data.task.plain(problems, i) for i in range(len(problems))])
 
 
-def looked_at(model: Model, data: Data, sources: Sequence[str]) -> tuple[Failure, ...]:
+def looked_at(model: Model | Evaluator, data: Data, sources: Sequence[str]) -> tuple[Failure, ...]:
     """The failures among sources as a person writes them."""
     results = (failure(model, data, source) for source in sources)
     return tuple(result for result in results if result is not None)
@@ -87,7 +88,7 @@ def smallest(rows: Sequence[Stressed]) -> Failure | None:
 
 
 def searched(
-    model: Model, data: Data, length: int, budget: int, rng: np.random.Generator
+    model: Model | Evaluator, data: Data, length: int, budget: int, rng: np.random.Generator
 ) -> Stressed:
     """Mutate the sources of the smallest logit margins, again and again."""
     parents = data.task.hard(rng, min(budget, CHILDREN), length)

@@ -1,8 +1,9 @@
 """Where the tokens of a batch stand, as tensors: what lines, masks and position schemes count by.
 
-``Coords`` is made from ids and delimiters by ``coords`` alone, of a source at once and of an output
-as it is written. A ``View`` is what one attention sees: where its queries and its keys stand.
-``abc_calib.geometry.layout`` is the counterpart for one source, on plain integers.
+``Coords`` is made from ids and delimiters: by ``source_coords`` of a source at once, by
+``output_coords`` of an output as it is written. An ``AttentionView`` is what one attention sees:
+where its queries and its keys stand. ``abc_calib.geometry.layout`` is the counterpart for one
+source, on plain integers.
 """
 
 from __future__ import annotations
@@ -88,44 +89,25 @@ class Coords:
         return marks.gather(1, number.flatten(1)).view(number.shape)
 
 
-def coords(
+def source_coords(
     ids: Tensor,
     delimiters: Sequence[int] = (),
     *,
     mask: Tensor | None = None,
     words: bool = False,
-    output: bool = False,
-    after: Coords | None = None,
 ) -> Coords:
-    """Where the tokens ``ids (b, n)`` stand.
+    """Say where the tokens ``ids (b, n)`` of sources stand, whose ``delimiters`` close their parts.
 
-    Of a source, whose ``delimiters`` close its parts: columns are counted from the last token of
-    each part, or of ``words`` from the first. ``mask (b, n)``: what is not padding. Of an
-    ``output``, whose first token and delimiters open its rows: columns are counted from there.
-    ``after``: the tokens before these, in decoding.
+    Columns are counted from the last token of each part, or of ``words`` from the first. ``mask (b,
+    n)``: what is not padding.
     """
-    past = 0 if after is None else int(after.position[0, -1]) + 1
-    position = torch.arange(past, past + ids.shape[1], device=ids.device)[None]
-    zeros = torch.zeros_like(position)
-    length = ids.new_full((1, 1), past + ids.shape[1])
-    if output and not delimiters:  # one row: all samples are alike
-        return Coords(zeros, position, zeros, position, position, zeros[:, :1], length)
-    hits = torch.zeros_like(ids, dtype=torch.bool)
-    for delimiter in {*delimiters}:
-        hits |= ids == delimiter
-    if output:
-        hits = hits | (position == 0)
-    elif mask is not None:
+    position = torch.arange(ids.shape[1], device=ids.device)[None]
+    length, hits = ids.new_full((1, 1), ids.shape[1]), _hits(ids, delimiters)
+    if mask is not None:
         hits, length = hits & mask, mask.sum(1, keepdim=True)
     count = hits.cumsum(1)
-    if after is not None:
-        count = count + after.row[:, -1:] + 1
-    marks = _marks(hits, count, position, after)
-    zeros = zeros.expand(ids.shape)
-    if output:
-        row = count - 1
-        column = position - marks.gather(1, row)
-        return Coords(zeros, column, row, position, position, marks, length)
+    marks = _marks(hits, count, position)
+    zeros = torch.zeros_like(position).expand(ids.shape)
     part = (count - hits.long()).clamp(max=max(marks.shape[1] - 1, 0))
     column = zeros - 1 if not marks.shape[1] else marks.gather(1, part) - 1 - position
     if words:
@@ -133,7 +115,35 @@ def coords(
     return Coords(part, column.clamp(min=-1), zeros, position, position, marks, length)
 
 
-def _marks(hits: Tensor, count: Tensor, position: Tensor, after: Coords | None) -> Tensor:
+def output_coords(ids: Tensor, rows: Sequence[int] = (), after: Coords | None = None) -> Coords:
+    """Say where the tokens ``ids (b, n)`` of outputs stand, the first and ``rows`` opening a row.
+
+    Columns are counted from there. ``after``: the tokens before these, in decoding.
+    """
+    past = 0 if after is None else int(after.position[0, -1]) + 1
+    position = torch.arange(past, past + ids.shape[1], device=ids.device)[None]
+    zeros = torch.zeros_like(position)
+    length = ids.new_full((1, 1), past + ids.shape[1])
+    if not rows:  # one row: all samples are alike
+        return Coords(zeros, position, zeros, position, position, zeros[:, :1], length)
+    hits = _hits(ids, rows) | (position == 0)
+    count = hits.cumsum(1)
+    if after is not None:
+        count = count + after.row[:, -1:] + 1
+    marks, row = _marks(hits, count, position, after), count - 1
+    column = position - marks.gather(1, row)
+    return Coords(zeros.expand(ids.shape), column, row, position, position, marks, length)
+
+
+def _hits(ids: Tensor, delimiters: Sequence[int]) -> Tensor:
+    """Which ``ids (b, n)`` are delimiters, ``(b, n)`` bool."""
+    hits = torch.zeros_like(ids, dtype=torch.bool)
+    for delimiter in {*delimiters}:
+        hits |= ids == delimiter
+    return hits
+
+
+def _marks(hits: Tensor, count: Tensor, position: Tensor, after: Coords | None = None) -> Tensor:
     """Positions ``(b, c)`` of the ``hits (b, n)``, ascending, ``count`` so far.
 
     A sample with fewer of them than others repeats its last one.
@@ -149,7 +159,7 @@ def _marks(hits: Tensor, count: Tensor, position: Tensor, after: Coords | None) 
 
 
 @dataclass(frozen=True)
-class View:
+class AttentionView:
     """What an attention sees at a site: where its ``queries`` and its ``keys`` stand.
 
     ``causal``: only keys up to the query's own position; else all of a source. ``first``: where the

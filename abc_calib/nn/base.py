@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.pixels import as_html, heads_image
 
 
@@ -42,7 +42,7 @@ class Decoded:
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionWeights:
     """Attention of some samples: ``weights[site]`` has one ``(b, h, i, j)`` a layer.
 
     ``views[site]`` says where its queries and keys stand; ``rows[site]`` is ``(b, i)`` bool: the
@@ -50,7 +50,7 @@ class Attention:
     """
 
     weights: dict[Site, tuple[Tensor, ...]]
-    views: dict[Site, View]
+    views: dict[Site, AttentionView]
     rows: dict[Site, Tensor]
 
     def image(self, site: Site, layer: int, sample: int = 0) -> np.ndarray:
@@ -129,23 +129,6 @@ class Model(nn.Module):
         """Mean loss of a token. Without ``teacher_forcing`` a step may read the model's own."""
         return self.cross_entropy(self(source, target), target)
 
-    def exact(self) -> Self:
-        """A copy in float64: the model that decodes, where its errors are to be bounded."""
-        model = copy.deepcopy(self)
-        return (model.cpu() if self.device.type == "mps" else model).double().eval()
-
-    def frozen(self, dense: bool = False) -> Self:
-        """The model that is evaluated, its weights and lines as they are now.
-
-        Where rows are given by what they read, a copy that computes each different one once. If
-        ``dense``, the model itself, which from then on computes every row through all layers.
-        """
-        return self
-
-    def best(self, source: Tensor, target: Tensor) -> Tensor:
-        """The most likely token ``(b, t)`` in each place of ``target``, the right ones given."""
-        return self(source, target).argmax(-1)
-
     def cross_entropy(self, logits: Tensor, target: Tensor) -> Tensor:
         """Mean loss of the tokens that are not padding."""
         labels = target.masked_fill(target.eq(self.pad), -100)
@@ -161,13 +144,7 @@ class Model(nn.Module):
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
         """Write greedily, at most ``steps`` tokens; with ``attention`` say what was looked at."""
 
-    def decode_from(
-        self, draft: Tensor, source: Tensor, steps: int, attention: bool = False
-    ) -> Decoded:
-        """The same; ``draft (b, t)`` is what may be written, and a matter of speed alone."""
-        return self.decode(source, steps, attention)
-
-    def attention(self, source: Tensor, target: Tensor) -> Attention:
+    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         """The weights of every head while ``target`` is written; ``UsageError`` without heads."""
         raise UsageError(f"it has no attention heads: {self.no_lines}")
 
@@ -198,10 +175,6 @@ class Model(nn.Module):
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         """Bytes that one pass over ``batch`` sources of ``keys`` tokens may take, roughly."""
 
-    def chunks(self, rows: Tensor, tokens: int) -> Iterator[Tensor]:
-        """``rows`` of this many tokens, in parts that are decoded together."""
-        yield from rows.split(max(1, self.tokens_at_once // tokens)) if len(rows) else ()
-
     # Beside the weights
 
     def write_folder(self, folder: Path) -> bool:
@@ -227,6 +200,36 @@ class Model(nn.Module):
         rows = () if row is None else (row,) if isinstance(row, int) else tuple(row)
         ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, rows)
         return cls(cls.options_type(**named, **options), ids)
+
+
+AnyModel = TypeVar("AnyModel", bound=Model)
+
+
+def in_float64(model: AnyModel) -> AnyModel:
+    """A copy of a model in float64 and evaluation mode; one that is in float64 is its own."""
+    if next(model.parameters()).dtype == torch.float64:
+        return model
+    twin = copy.deepcopy(model)
+    return (twin.cpu() if model.device.type == "mps" else twin).double().eval()
+
+
+def greedy(
+    model: Model, source: Tensor, steps: int, write: Callable[[Tensor, int], Tensor]
+) -> Tensor:
+    """Write ``(b, steps)`` tokens greedily behind each source, and padding behind its end.
+
+    ``write`` gives the logits ``(b, v)`` of a step behind the tokens ``(b,)`` of the one before.
+    """
+    tokens = source.new_full((len(source),), model.sos)
+    ids = source.new_full((len(source), steps), model.pad)
+    ended = torch.zeros_like(tokens, dtype=torch.bool)
+    for step in range(steps):
+        tokens = write(tokens, step).argmax(-1).masked_fill(ended, model.pad)
+        ids[:, step] = tokens
+        ended |= tokens.eq(model.eos)
+        if bool(ended.all()):
+            break
+    return ids
 
 
 def resolve_device(name: str, doubles: bool = False) -> torch.device:

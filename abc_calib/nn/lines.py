@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.geometry.lines import (
     CORNER,
     DELIMITERS,
@@ -31,7 +31,7 @@ NOWHERE = Formula(LAST, 0, 0, LAST, LAST, False)
 """Stands where a head has no line at a site, masked; it names a key that every cache holds."""
 
 
-class Lines:
+class LineGather:
     """The lines of one attention's heads: at one site, or in a stream at two, with one softmax.
 
     The tensors are made when first used, on the device of the call: they follow from the lines,
@@ -59,7 +59,7 @@ class Lines:
             self._tensors[site, device] = tensors
         return tensors
 
-    def positions(self, view: View) -> tuple[Tensor, Tensor]:
+    def positions(self, view: AttentionView) -> tuple[Tensor, Tensor]:
         """The key of each line for each query, and whether the line has left the matrix there.
 
         Both ``(b, h, i, k)``; where it has left, the key is the nearest one inside.
@@ -90,7 +90,7 @@ class Lines:
         column = column[:, None, :, None]
         return located(anchor(origin), slope, shift, *ends, leaves, column)
 
-    def biased(self, view: View) -> tuple[Tensor, Tensor]:
+    def biased(self, view: AttentionView) -> tuple[Tensor, Tensor]:
         """The key of each line at one site and the bias on it, ``(b, h, i, k)`` each.
 
         Without a key its bias is ``MASKED``.
@@ -99,19 +99,19 @@ class Lines:
         value = self.at(view.site, key.device).value
         return key, value[:, None].expand(key.shape).masked_fill(outside, MASKED)
 
-    def _beside(self, views: Sequence[View]) -> tuple[Tensor, Tensor]:
+    def _beside(self, views: Sequence[AttentionView]) -> tuple[Tensor, Tensor]:
         keys_and_biases = [self.biased(view) for view in views]
         keys = [view.index(key) for view, (key, _) in zip(views, keys_and_biases, strict=True)]
         return side_by_side(keys), side_by_side([bias for _, bias in keys_and_biases])
 
-    def gathered(self, views: Sequence[View]) -> Gathered:
+    def gathered(self, views: Sequence[AttentionView]) -> Gathered:
         """The keys that each query looks at; only if every head is restricted.
 
         All but the highest of several lines that meet on one key are ``MASKED``.
         """
         return mask_duplicate_keys(*self._beside(views))
 
-    def dense(self, views: Sequence[View]) -> Tensor:
+    def dense(self, views: Sequence[AttentionView]) -> Tensor:
         """The bias as a matrix over all keys, ``(b, h, i, j)``; transparent heads are 0."""
         keys = sum(view.keys.size for view in views)
         matrix = self.scattered(*self._beside(views), keys)

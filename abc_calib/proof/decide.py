@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.evaluation import exact_matches
+from abc_calib.evaluation import Evaluator, exact_matches
 from abc_calib.evaluation.failures import failure
+from abc_calib.nn.base import in_float64
 from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.blackbox import BlackBox
 from abc_calib.proof.certificate import Certificate
@@ -97,7 +98,7 @@ def decide(
     try:
         most = min(MOST_WINDOWS, 60 * minutes * FASTEST)
         proof = prepare(model, run.data, most=most)
-        decision.proof = proof = replace(proof, model=model.frozen().exact())  # copied once
+        decision.proof = proof = replace(proof, model=in_float64(model))  # copied once
         check_laid_out(run.data, proof.listing.setup)
         check_allowed(run.data.task.rule_task, proof.rule)
         _check_time(proof, minutes)
@@ -238,11 +239,11 @@ def outright(certificate: Certificate, proof: Proof) -> list[str]:
 
     Gives those that fail.
     """
-    failing: list[str] = []
+    failing, evaluator = list[str](), Evaluator(proof.model)
     task = proof.data.task
     for width, drawn in Witnesses(task.rule_task, proof.listing).short(MOST_SOURCES):
         problems = task.render(drawn)
-        wrong = (~exact_matches(proof.model, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
+        wrong = (~exact_matches(evaluator, proof.data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
         failing += [task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
     return failing
@@ -259,7 +260,8 @@ def decoded(certificate: Certificate, proof: Proof) -> list[str]:
     groups += [task.sample(rng, SAMPLES, n, task.sampling, exact=True) for n in witnesses.lengths]
     groups += [task.hard(rng, SAMPLES, n) for n in witnesses.lengths]
     sources = [task.plain(group, i) for group in groups for i in range(len(group))]
-    failing = [s for s in sources if failure(proof.model, proof.data, s) is not None]
+    evaluator = Evaluator(proof.model)
+    failing = [s for s in sources if failure(evaluator, proof.data, s) is not None]
     certificate.decoded = {
         "sources": len(sources),
         "longest": max(witnesses.lengths),
@@ -272,9 +274,10 @@ def _refute(decision: Decision, failing: list[str]) -> None:
     """Name sources that the model gets wrong: those that were run, and those with such windows."""
     certificate, proof = decision.certificate, decision.proof
     assert proof is not None
+    evaluator = Evaluator(proof.model)
     counterexamples: dict[str, dict[str, Any]] = {}
     for source in failing[: COUNTEREXAMPLES // 2]:
-        if (wrong := failure(proof.model, proof.data, source)) is not None:
+        if (wrong := failure(evaluator, proof.data, source)) is not None:
             counterexamples[source] = wrong.as_dict()
     refuted: set[tuple[int, int]] = set()
     by_node = {checked.node: checked for checked in decision.checked}
@@ -282,7 +285,7 @@ def _refute(decision: Decision, failing: list[str]) -> None:
     for node, number, source in itertools.islice(drawn, TRIED):
         if len(counterexamples) >= COUNTEREXAMPLES:
             break
-        wrong = None if (node, number) in refuted else failure(proof.model, proof.data, source)
+        wrong = None if (node, number) in refuted else failure(evaluator, proof.data, source)
         if wrong is not None:
             refuted.add((node, number))
             occurrence = proof.listing.occurrences[node][0]

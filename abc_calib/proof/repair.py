@@ -17,7 +17,7 @@ from abc_calib.data import Batch
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.failures import smallest_margins
 from abc_calib.files import write_atomically
-from abc_calib.nn.base import Model
+from abc_calib.nn.base import Model, in_float64
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import Decision, decide
@@ -157,6 +157,6 @@ def train_on(model: Model, miner: MarginStopping, usual: TrainOptions, start: fl
             return miner.batch(miner.proof.data.training(before + step, usual.batch), before + step)
 
         fit_steps(model, usual.model_copy(update=changed), batch)
-        if smallest_margins(model.exact(), laid).min() > RIGHT:
+        if smallest_margins(in_float64(model), laid).min() > RIGHT:
             break
     return rates

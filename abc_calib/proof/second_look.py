@@ -24,6 +24,7 @@ import numpy as np
 from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins, smallest_margins
+from abc_calib.nn.base import in_float64
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import Certificate, difference
 from abc_calib.proof.decide import WIDEST, Decision, decide
@@ -94,7 +95,7 @@ def seen_again(
     """
     certificate, data, proof = decision.certificate, run.data, decision.proof
     assert certificate.margin is not None and proof is not None
-    exact: Any = proof.model.exact()
+    exact: Any = in_float64(proof.model)
     exact.set_path("dense")
     long = Witnesses(data.task, proof.listing).long
     drawn = _drawn(decision, samples, seed)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from abc_calib.data import Batch, Data
+from abc_calib.evaluation import Evaluator
 from abc_calib.evaluation.failures import margins, smallest_margins
-from abc_calib.nn.base import Model
+from abc_calib.nn.base import Model, in_float64
 from abc_calib.proof.decide import failing_sources
 from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
 from abc_calib.training.schedule import NEARLY
@@ -124,7 +125,7 @@ class MarginStopping:
         """
         data: Any = self.proof.data
         batch = data.training(LATER + step, DRAWN)
-        least = smallest_margins(model.frozen(), batch)
+        least = smallest_margins(Evaluator(model), batch)
         below = least.argsort()[: min(int((least <= FLOOR).sum()), self.most // 2)]
         if len(below) < FEW:
             return False
@@ -133,7 +134,9 @@ class MarginStopping:
 
     def _still_fails(self, model: Any) -> bool:
         """Is a problem below the floor still there? Then all windows need not be looked at."""
-        return bool(self.hard) and bool((margins(model.exact(), self.laid_out()) <= FLOOR).any())
+        return bool(self.hard) and bool(
+            (margins(in_float64(model), self.laid_out()) <= FLOOR).any()
+        )
 
     def laid_out(self) -> Batch:
         """All hard problems."""

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
+from abc_calib.nn.base import in_float64
 from abc_calib.nn.build import model_type
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.proof.prove import Undecided, check, prepare
@@ -68,7 +69,7 @@ def compiled(model: Any, data: Data) -> Compiled:
         raise AbcError("outputs of several rows are not compiled: give a task that answers in one")
     if proof.rule.stride > 1:
         raise AbcError("rules that read several words a column are not compiled: give another task")
-    checked = check(replace(proof, model=model.frozen().exact()))
+    checked = check(replace(proof, model=in_float64(model)))
     if wrong := sum(result.wrong for result in checked):
         raise AbcError(
             f"it is wrong in {wrong:,} windows, so that it is not a machine of its task: abc "

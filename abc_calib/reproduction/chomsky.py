@@ -21,7 +21,7 @@ import pandas as pd
 
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import exact_matches, predict
+from abc_calib.evaluation import Evaluator, exact_matches, predict
 from abc_calib.nn.base import Model
 from abc_calib.reproduction.report import Report
 from abc_calib.reproduction.targets import PAPERS
@@ -232,7 +232,7 @@ def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
         )
     except AbcError as error:
         return {**about, "error": str(error)}
-    model, shares, whole = run.load_model().frozen(), list[float](), list[bool]()
+    model, shares, whole = Evaluator(run.load_model()), list[float](), list[bool]()
     rng = np.random.default_rng([seed, 8])
     for first in range(0, len(LENGTHS), BATCH):
         lengths = LENGTHS[first : first + BATCH]
@@ -256,7 +256,11 @@ def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
 
 
 def _answers(
-    model: Model, data: Data, benchmark: Benchmark, drawn: Sequence[Drawn], lengths: Sequence[int]
+    model: Model | Evaluator,
+    data: Data,
+    benchmark: Benchmark,
+    drawn: Sequence[Drawn],
+    lengths: Sequence[int],
 ) -> list[float]:
     """The share of symbols of each answer that are right, its end counted as one.
 

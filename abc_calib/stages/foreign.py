@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from abc_calib.data import Batch
 from abc_calib.data.pairs import Coder, PairData, lengths_of
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.evaluation import exact_matches
-from abc_calib.geometry import LineBias
 from abc_calib.nn.build import FOREIGN
 from abc_calib.nn.foreign import folder as folders
-from abc_calib.nn.foreign.checks import Neutrality, check_cache, check_tokenizer, try_out
-from abc_calib.nn.foreign.inject import check_record, marks_of, record_of
+from abc_calib.nn.foreign.checks import Neutrality, check_tokenizer, try_out
+from abc_calib.nn.foreign.inject import marks_of
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, write_record
@@ -77,9 +75,8 @@ def adopt(
     if contents.lines is None:
         on_checked(try_out(model, batch.source, batch.target))
     else:
-        check_marks(model, contents)
+        check_marks(model, contents.network.config.abc_calib)
         model.set_lines(contents.lines)
-        check_cache(model, batch.source[:2], batch.target.shape[1])
     return _finished(config, model, data_of.validation(JUDGED), out)
 
 
@@ -272,11 +269,8 @@ def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]
             )
 
 
-def check_marks(model: Foreign, contents: folders.Found) -> None:
+def check_marks(model: Foreign, record: dict[str, Any]) -> None:
     """``UsageError`` unless a model's lines count from the delimiters that were given."""
-    record = record_of(contents.network)
-    assert record is not None and contents.lines is not None
-    check_record(contents.network, record, contents.lines)
     if (marks := marks_of(record)) != model.marks:
         raise UsageError(
             f"its lines count from the tokens {list(marks.delimiters)} behind {marks.prefix}, and "
@@ -285,25 +279,18 @@ def check_marks(model: Foreign, contents: folders.Found) -> None:
         )
 
 
-def _write_lines(lines: LineBias | None, right: float, folder: Path) -> None:
-    """What a run of a model with lines holds besides its configuration."""
-    if lines is not None:
-        lines.save(folder / "bias.safetensors")
-        write_record(folder / CALIBRATION, {"samples": 0, "accuracy": round(100 * right, 4)})
-
-
 def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | str | None) -> Run:
-    """The run of a model that is trained already."""
+    """Make the run of a model that is trained already, and judge it."""
     right = float(exact_matches(model, judged).float().mean())
-    run = created(config, out, partial(_write_lines, model.lines, right))
+
+    def write_lines(folder: Path) -> None:
+        if model.lines is not None:
+            model.lines.save(folder / "bias.safetensors")
+            write_record(folder / CALIBRATION, {"samples": 0, "accuracy": round(100 * right, 4)})
+
+    run = created(config, out, write_lines)
     run.save_model(model)
-    run.save_result(
-        {
-            "steps": 0,
-            "seconds": 0.0,
-            "validation_accuracy": round(100 * right, 3),
-            "validation_samples": len(judged),
-            "interpolated": right >= 0.999,
-        }
-    )
+    judgement = {"validation_accuracy": round(100 * right, 3), "validation_samples": len(judged)}
+    trained = {"steps": 0, "seconds": 0.0, "interpolated": right >= 0.999}
+    run.save_result(trained | judgement)
     return run

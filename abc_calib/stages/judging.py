@@ -20,7 +20,7 @@ from abc_calib.config import (
     build,
 )
 from abc_calib.errors import Interrupted, OptionError
-from abc_calib.evaluation import Prediction, Row
+from abc_calib.evaluation import Evaluator, Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.evaluation import predict as answer
 from abc_calib.evaluation.stress import Stressed, smallest
@@ -92,7 +92,8 @@ def evaluate(
     read_rows(path)  # refused before anything is measured
     sizes = asked.sizes(lengths_by_default(loaded, asked))
     kinds = names(sets) or asked.sets(data.tests)
-    model = loaded.load_model().to(resolve_device(device, doubles=True)).frozen(asked.dense)
+    model = loaded.load_model().to(resolve_device(device, doubles=True))
+    evaluator = Evaluator(model, asked.dense)
     rows: list[Row] = []
     total = sum(len(data.lengths_of(kind, sizes)) for kind in kinds if kind in data.tests)
     try:
@@ -107,7 +108,7 @@ def evaluate(
                 on_row(row)
 
             how = asked.samples, kinds, asked.seed, asked.greedy, keep
-            exact_match_rows(model, data, sizes, *how)
+            exact_match_rows(evaluator, data, sizes, *how)
     except OptionError as error:
         if error.option != "lengths" or asked.lengths:
             raise
@@ -162,7 +163,7 @@ def stress(
     loaded = Run.open(run)
     short = loaded.config.train.length
     sizes = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
-    model = loaded.load_model()
+    evaluator = Evaluator(loaded.load_model(), asked.dense)
     with bar("stress", progress, "lengths") as update:
 
         def told_row(row: Stressed) -> None:
@@ -171,9 +172,8 @@ def stress(
             update(at + (row.family == "search"), len(sizes), note, True)
             on_row(row)
 
-        model = model.frozen(asked.dense)
         rows = stress_rows(
-            model, loaded.data, sizes, asked.samples, asked.search, asked.seed, told_row
+            evaluator, loaded.data, sizes, asked.samples, asked.search, asked.seed, told_row
         )
     least = smallest(rows)
     record: dict[str, Any] = {

@@ -14,8 +14,8 @@ from abc_calib.calibration.capture import average_attention, capture
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
-from abc_calib.geometry.coords import View
-from abc_calib.nn.base import Attention
+from abc_calib.geometry.coords import AttentionView
+from abc_calib.nn.base import AttentionWeights
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Evidence:
     the task's rule reads. ``raw``: is ``averaged`` of scores before softmax?
     """
 
-    captured: Callable[[], Iterator[Attention]]
+    captured: Callable[[], Iterator[AttentionWeights]]
     parts: int
     length: int
     layers: Mapping[Site, int]
@@ -58,7 +58,7 @@ class Evidence:
         return average_attention(self.model, self.longest, self.raw)
 
     @cached_property
-    def views(self) -> dict[Site, View]:
+    def views(self) -> dict[Site, AttentionView]:
         """Where the queries and keys of one of ``longest`` stand."""
         return next(capture(self.model, self.longest.take(np.zeros(1, np.int64)))).views
 

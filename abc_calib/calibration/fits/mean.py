@@ -14,9 +14,9 @@ from abc_calib.calibration.fits.nnls import candidates
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Heads, Layout, Line, LineBias, Site
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.geometry.lines import FARTHEST, Direction, formula
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 
 
 class MeanOptions(CalibrationOptions):
@@ -257,13 +257,15 @@ def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
 
 
 def segment_means(
-    matrices: np.ndarray, lines: Sequence[Line], view: View
+    matrices: np.ndarray, lines: Sequence[Line], view: AttentionView
 ) -> list[dict[Line, float]]:
     """For every head the mean along each of these lines of any anchor, which has a cell.
 
     ``matrices (h, m, n)`` are of one sample's shape, which ``view`` describes.
     """
-    key, outside = (x[0, 0].numpy() for x in Lines({view.site: (tuple(lines),)}).positions(view))
+    key, outside = (
+        x[0, 0].numpy() for x in LineGather({view.site: (tuple(lines),)}).positions(view)
+    )
     row = np.arange(matrices.shape[1])[:, None]
     shape = len(row), len(lines)
     key, outside = np.broadcast_to(key, shape), np.broadcast_to(outside, shape)

@@ -23,8 +23,8 @@ from abc_calib.config.options import option
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, CORNER, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import Direction
-from abc_calib.nn.base import Attention
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.base import AttentionWeights
+from abc_calib.nn.lines import LineGather
 
 
 class NnlsOptions(CalibrationOptions):
@@ -146,7 +146,9 @@ def _of(lines: list[Line], dirs: Sequence[Direction]) -> list[Line]:
     return [line for line in lines if line.direction in dirs]
 
 
-def fit(captured: Iterable[Attention], lines: dict[Site, tuple[Line, ...]]) -> dict[Site, Fitted]:
+def fit(
+    captured: Iterable[AttentionWeights], lines: dict[Site, tuple[Line, ...]]
+) -> dict[Site, Fitted]:
     """Non-negative least squares for every site, layer and head.
 
     The normal equations are summed over the parts, so memory does not grow with the samples.
@@ -158,7 +160,7 @@ def fit(captured: Iterable[Attention], lines: dict[Site, tuple[Line, ...]]) -> d
             if not site_lines or not part.weights[site]:
                 continue
             rows = part.rows[site]
-            key, outside = Lines({site: (site_lines,)}).positions(part.views[site])
+            key, outside = LineGather({site: (site_lines,)}).positions(part.views[site])
             key = key.expand(len(rows), -1, len(rows[0]), -1)  # (b, 1, i, k)
             on_line = rows[:, None, :, None] & ~outside.expand(key.shape)
             counted = on_line[:, 0, :, :, None] & on_line[:, 0, :, None, :]

@@ -31,7 +31,7 @@ from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError
 from abc_calib.geometry import Heads, Line, LineBias, Site
-from abc_calib.nn.base import Attention
+from abc_calib.nn.base import AttentionWeights
 from abc_calib.training.trainer import UNREACHED_STEP
 
 KINDS = ("inside", "first", "end")
@@ -85,7 +85,7 @@ class Rows(Fit):
                 most[site] = np.maximum(most.get(site, 0.0), share)
         return most
 
-    def _of_kind(self, kind: str) -> Iterator[Attention]:
+    def _of_kind(self, kind: str) -> Iterator[AttentionWeights]:
         """The captured attention, of the queries of one kind alone."""
         data, model = self.evidence.data, self.evidence.model
         for batch, part in zip(parts(self.evidence.correct), self.evidence.captured(), strict=True):

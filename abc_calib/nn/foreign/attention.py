@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, Site
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.nn.attend import MASKED, Gathered, attend, weighed
 from abc_calib.nn.foreign.places import State
-from abc_calib.nn.lines import Lines, mask_duplicate_keys
+from abc_calib.nn.lines import LineGather, mask_duplicate_keys
 
 NAME = "abc_calib.load"
 """What it is called among the attention functions of ``transformers``, and in saved models.
@@ -30,7 +30,7 @@ RECORD = "abc_calib"
 """The entry of a model's configuration that says what was put into it."""
 
 
-class ModuleLines(Lines):
+class ModuleLines(LineGather):
     """The lines of one attention module: of one site, or in a stream of two.
 
     ``opened``: does a token open the source?
@@ -42,7 +42,7 @@ class ModuleLines(Lines):
         super().__init__(heads, off)
         self.state, self.stream, self.opened = state, len(heads) > 1, opened
 
-    def views(self, batch: int, queries: int, keys: int) -> list[View]:
+    def views(self, batch: int, queries: int, keys: int) -> list[AttentionView]:
         """What a call sees at each site at which a head has lines."""
         sites = [site for site, heads in self.heads.items() if any(heads)]
         return [self.state.view(site, queries, keys, self.stream, batch) for site in sites]

@@ -54,7 +54,7 @@ def inject(
         put(model, lines, marks, find_sites(model), neutral)
     except UsageError:
         if before is not None:
-            attach(model, before)
+            restore(model, before)
         raise
     return model
 
@@ -75,29 +75,23 @@ def load(folder: Path | str) -> Any:
     In evaluation mode. ``UsageError`` for a folder without a model, or one without lines.
     """
     contents = read_model(folder, lined=True)
-    network, record = contents.network, record_of(contents.network)
-    if contents.lines is None or record is None:
+    if contents.lines is None:
         raise UsageError(f"{folder} has no lines: load it with from_pretrained")
-    check_record(network, record, contents.lines)
-    attach(network, record)
-    return network
+    restore(contents.network, contents.network.config.abc_calib)
+    return contents.network
 
 
-def check_record(network: Any, record: Mapping[str, Any], lines: LineBias) -> None:
-    """``UsageError`` unless a model's configuration says of its lines what ``inject`` writes."""
-    try:
-        expected = made_record(lines, marks_of(record), find_sites(network), record["neutral"])
-    except (KeyError, TypeError, ValueError, IndexError):
-        expected = {}
-    if expected != record:
-        raise UsageError(
-            f"the entry {RECORD} of its config.json does not fit its {type(network).__name__}: "
-            "calibrate again"
-        )
+def restore(network: Any, record: Mapping[str, Any]) -> None:
+    """Put the lines into a model again that an entry of its configuration describes."""
+    lines, marks = LineBias.from_dict(record["lines"]), marks_of(record)
+    put(network, lines, marks, find_sites(network), record["neutral"])
 
 
 def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:
-    """The same, where it is known where the model attends."""
+    """Put lines into a model's modules, and what is needed to find them into its configuration.
+
+    ``UsageError`` if they do not fit.
+    """
     lines.check({"encoder": 0, **sites.layers}, sites.heads)
     if sites.stream and any(line.segment < 0 for line in lines.every()):
         raise UsageError(
@@ -109,24 +103,32 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
             f"{type(model).__name__} has no positions that this program can remove, and its lines "
             f"would be added to them: take {TESTED}"
         )
-    attach(model, made_record(lines, marks, sites, neutral))
-
-
-def made_record(lines: LineBias, marks: Marks, sites: Sites, neutral: bool) -> dict[str, Any]:
-    """What a model's configuration says of the lines in it."""
-    layers = [heads for site in sites.modules for heads in of_module(lines, sites, site)]
-    return {
+    detach(model)
+    register()
+    state, modules = State(), dict(model.named_modules())
+    gathers = [
+        (name, ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0))
+        for site, names in sites.modules.items()
+        for name, heads in zip(names, of_module(lines, sites, site), strict=True)
+    ]
+    for name, gather in gathers:
+        modules[name].__dict__[HELD] = gather
+    model.__dict__[HOOKS] = listen(model, marks, state)
+    if neutral:
+        model.__dict__[HOOKS] += silence(modules, sites.positions)
+    model.set_attn_implementation(NAME)
+    record = {
         "lines": lines.to_dict(),
         "delimiters": list(marks.delimiters),
         "prefix": marks.prefix,
-        "modules": sites.modules,
-        "heads": sites.heads,
-        "stream": sites.stream,
-        "positions": sites.positions,
         "neutral": neutral,
-        "restricted": lines.off_line_bias is None
-        and all(any(head) for by_site in layers for head in zip(*by_site.values(), strict=True)),
+        "restricted": all(gather.restricted for _, gather in gathers),
     }
+    for config in configurations(model):
+        config.abc_calib = record
+    # so that a program that does not import this one cannot load the model
+    model.config.attn_implementation = NAME
+    model.config.architectures = [type(model).__name__]
 
 
 def of_module(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Heads]]:
@@ -149,36 +151,8 @@ def record_of(model: Any) -> dict[str, Any] | None:
     return getattr(model.config, RECORD, None)
 
 
-def attach(model: Any, record: dict[str, Any]) -> None:
-    """Put into a model's modules and its configuration what a record says."""
-    detach(model)
-    register()
-    sites = Sites(record["modules"], record["heads"], record["stream"], record["positions"])
-    lines, marks, state = LineBias.from_dict(record["lines"]), marks_of(record), State()
-    modules = dict(model.named_modules())
-    try:
-        for site, names in sites.modules.items():
-            for name, heads in zip(names, of_module(lines, sites, site), strict=True):
-                module_lines = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
-                modules[name].__dict__[HELD] = module_lines
-        model.__dict__[HOOKS] = listen(model, marks, state)
-        if record["neutral"]:
-            model.__dict__[HOOKS] += silence(modules, record["positions"])
-    except KeyError as error:
-        detach(model)
-        raise UsageError(
-            f"the model has no {error}: load it with the class that saved it"
-        ) from None
-    model.set_attn_implementation(NAME)
-    for config in configurations(model):
-        config.abc_calib = record
-    # so that a program that does not import this one cannot load the model
-    model.config.attn_implementation = NAME
-    model.config.architectures = [type(model).__name__]
-
-
 def detach(model: Any) -> None:
-    """Take everything out again that ``attach`` put in."""
+    """Take everything out again that ``put`` put in."""
     for hook in model.__dict__.pop(HOOKS, []):
         hook.remove()
     for module in model.modules():
@@ -196,9 +170,6 @@ def configurations(model: Any) -> list[Any]:
     """The configurations of a model and of its parts."""
     configs = (getattr(module, "config", None) for module in model.modules())
     return [config for config in configs if config is not None]
-
-
-# What a call tells
 
 
 @dataclass(frozen=True)
@@ -258,9 +229,6 @@ def listen(model: Any, marks: Marks, state: State) -> list[Any]:
     if crossed:
         hooks.append(decoder.register_forward_pre_hook(heard.writes, with_kwargs=True))
     return hooks
-
-
-# Without positions
 
 
 def silence(modules: Mapping[str, nn.Module], positions: Mapping[str, list[str]]) -> list[Any]:

@@ -10,7 +10,7 @@ import torch
 
 from abc_calib.errors import UsageError
 from abc_calib.nn.foreign.folder import load as read_model
-from abc_calib.nn.foreign.inject import attach, check_record, record_of
+from abc_calib.nn.foreign.inject import restore
 from abc_calib.nn.foreign.sites import explain
 from tasks.written import squeezed
 
@@ -26,9 +26,8 @@ class LoadedFolder:
 
         contents = read_model(path, lined=True)
         self.network = contents.network
-        if contents.lines is not None and (record := record_of(self.network)) is not None:
-            check_record(self.network, record, contents.lines)
-            attach(self.network, record)
+        if contents.lines is not None:
+            restore(self.network, self.network.config.abc_calib)
         try:
             self.words: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
         except Exception as error:  # whatever its code raises

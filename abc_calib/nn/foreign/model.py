@@ -24,8 +24,8 @@ from abc_calib.config import ForeignOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.geometry.coords import View, coords
-from abc_calib.nn.base import Attention, Decoded, Model
+from abc_calib.geometry.coords import AttentionView, output_coords
+from abc_calib.nn.base import AttentionWeights, Decoded, Model
 from abc_calib.nn.foreign.attention import NAME
 from abc_calib.nn.foreign.inject import detach, put, record_of
 from abc_calib.nn.foreign.places import Marks
@@ -137,8 +137,8 @@ class Foreign(Model):
         outputs = self._run(source, target, kept=steps)
         return outputs.logits[:, -steps:]
 
-    def _run(self, source: Tensor, target: Tensor, kept: int = 0, step: int = 1, **how: Any) -> Any:
-        """The network's output while ``target`` is written; ``step``: between its position ids."""
+    def _run(self, source: Tensor, target: Tensor, kept: int = 0, **how: Any) -> Any:
+        """The network's output while ``target`` is written."""
         ids, mask = self.sources.ids(source, self.pad)
         if not self.stream:
             read = self._plain(self.shifted(target))
@@ -150,7 +150,7 @@ class Foreign(Model):
         if kept and self.keeps:
             how["logits_to_keep"] = kept
         places = (mask.long().cumsum(1) - 1).clamp(min=0)  # padding on their left left out
-        inputs = {"attention_mask": mask.long(), "position_ids": step * places}
+        inputs = {"attention_mask": mask.long(), "position_ids": places}
         with self._room(ids.shape[1]):
             return self.network(input_ids=self._plain(ids), **inputs, use_cache=False, **how)
 
@@ -188,7 +188,7 @@ class Foreign(Model):
         return Decoded(F.pad(written, (0, steps - written.shape[1]), value=self.pad))
 
     @torch.no_grad()
-    def attention(self, source: Tensor, target: Tensor) -> Attention:
+    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         how = self.network.config._attn_implementation
         if how != NAME:
             self.network.set_attn_implementation("eager")
@@ -200,7 +200,7 @@ class Foreign(Model):
         rows: dict[Site, Tensor] = {"encoder": mask, "self": written, "cross": written}
         weights = self._split(outputs, mask, target.shape[1])
         views = self.views(source, target)
-        return Attention(weights, views, {site: rows[site] for site in weights})
+        return AttentionWeights(weights, views, {site: rows[site] for site in weights})
 
     def _split(self, outputs: Any, mask: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
         """The weights of each site, with the rows and keys of our sources and targets."""
@@ -219,15 +219,15 @@ class Foreign(Model):
         self_weights = outputs.decoder_attentions
         return {"encoder": tuple(inner), "self": tuple(self_weights), "cross": tuple(cross)}
 
-    def views(self, source: Tensor, target: Tensor) -> dict[Site, View]:
+    def views(self, source: Tensor, target: Tensor) -> dict[Site, AttentionView]:
         """Where the queries and keys of each site stand while ``target`` is written."""
         at = Marks(self.marks.delimiters, 1).of(source, source != self.pad)
-        output = coords(target, output=True)
-        views: dict[Site, View] = {
-            "self": View("self", output, output, True),
-            "cross": View("cross", output, at),
+        output = output_coords(target)
+        views: dict[Site, AttentionView] = {
+            "self": AttentionView("self", output, output, True),
+            "cross": AttentionView("cross", output, at),
         }
-        return views if self.stream else {**views, "encoder": View("encoder", at, at)}
+        return views if self.stream else {**views, "encoder": AttentionView("encoder", at, at)}
 
     # What it takes
 

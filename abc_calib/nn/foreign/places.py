@@ -18,7 +18,7 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
-from abc_calib.geometry.coords import Coords, View, coords
+from abc_calib.geometry.coords import AttentionView, Coords, output_coords, source_coords
 
 CACHES = ("cache", "past_key_values")
 """What releases of ``transformers`` call a cache, from 5.24 on and before. Newer ones take either.
@@ -51,7 +51,7 @@ class Marks:
         valid = valid[:, -ids.shape[1] :]
         start = valid.int().argmax(1, keepdim=True)
         inside = valid & (torch.arange(ids.shape[1], device=ids.device) >= start + self.prefix)
-        at, expected = coords(ids, self.delimiters, mask=inside), len(self.delimiters)
+        at, expected = source_coords(ids, self.delimiters, mask=inside), len(self.delimiters)
         count = (torch.isin(ids, torch.tensor(self.delimiters, device=ids.device)) & inside).sum(1)
         if len(ids) and int(count.min()) < expected:
             row = int(count.argmin())
@@ -100,11 +100,11 @@ class State(threading.local):
 
     def view(
         self, site: Site, queries: int, keys: int, stream: bool, rows: int | None = None
-    ) -> View:
+    ) -> AttentionView:
         """What the last ``queries`` of a call see of its ``keys``."""
         source = self.read(rows)
         if site == "encoder":
-            return View(site, source, source)
+            return AttentionView(site, source, source)
         past = self.past if site == "cross" and not stream else keys - queries
         size = self.tokens if stream else self.past + queries if site == "self" else keys
         if size not in (None, keys):
@@ -113,13 +113,15 @@ class State(threading.local):
                 "cache that keeps every key, such as DynamicCache() without a configuration"
             )
         number = torch.arange(past, past + queries, device=source.marks.device)[None]
-        output = coords(number, output=True)
+        output = output_coords(number)
         output = replace(output, column=number, position=number, place=number)
         if stream:  # counted from what closes the source, whose place is the output's column 0
             opened = source.marks[:, -1:]
             output = replace(output, column=number - opened, marks=opened)
             source = replace(source, length=opened + 1)
         if site == "cross":
-            return View(site, output, source)
+            return AttentionView(site, output, source)
         positions = torch.arange(keys, device=number.device)[None]
-        return View(site, output, replace(output, position=positions, place=positions), causal=True)
+        return AttentionView(
+            site, output, replace(output, position=positions, place=positions), causal=True
+        )

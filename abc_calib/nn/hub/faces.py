@@ -15,6 +15,7 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
+from abc_calib.nn.evaluator import Evaluator
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import ALLOWED, check_keys, read_folder
 from abc_calib.nn.transformer.attention import draw
@@ -244,12 +245,13 @@ class HubModel(PreTrainedModel):
                 )
         source, _ = self._source(input_ids, attention_mask)
         steps = FIRST_STEPS if max_new_tokens is None else max_new_tokens
-        written = self.network.decode(source, steps).ids
+        evaluator = Evaluator(self.network)
+        written = evaluator.decode(source, steps).ids
         while max_new_tokens is None and steps < ENDLESS:
             if bool(written.eq(self.network.eos).any(1).all()):
                 break
             steps *= 8
-            written = self.network.decode(source, steps).ids
+            written = evaluator.decode(source, steps).ids
         longest = max([0, *(written.ne(self.network.pad).any(0).nonzero()[:, 0] + 1).tolist()])
         start = input_ids.new_full((len(input_ids), 1), self.network.sos)
         return torch.cat([start, written[:, :longest]], 1)

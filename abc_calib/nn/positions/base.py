@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from abc_calib.config import Options
-from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.geometry.lines import SITES, Site
 
 
@@ -70,7 +70,7 @@ class Scheme(nn.Module):
         """Change queries or keys ``x (b, h, i, e)``."""
         return x
 
-    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor | None:
+    def score_bias(self, queries: Tensor, keys: Tensor, view: AttentionView) -> Tensor | None:
         """Added to the scores, ``(b|1, h, i, j)``; None where a site has no bias.
 
         From queries ``(b, h, i, e)`` and keys ``(b, h, j, e)`` after ``rotate``. Scores are
@@ -78,6 +78,6 @@ class Scheme(nn.Module):
         """
         return None
 
-    def value_term(self, weights: Tensor, view: View) -> Tensor:
+    def value_term(self, weights: Tensor, view: AttentionView) -> Tensor:
         """Added to the mixed values ``(b, h, i, e)``, from the weights ``(b, h, i, j)``."""
         raise NotImplementedError(f"{type(self).__name__} has no value term")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from abc_calib.config import Options
 from abc_calib.errors import UsageError
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.geometry.lines import Site
 from abc_calib.nn.positions.base import Scheme, Shape
 
@@ -53,7 +53,7 @@ class Alibi(Scheme):
         super().__init__(shape, options)
         self.cross = options.cross
 
-    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+    def score_bias(self, queries: Tensor, keys: Tensor, view: AttentionView) -> Tensor:
         if view.site == "cross" and self.cross == "end":
             place = view.keys.length - 1 - view.keys.place  # (b, j)
             distance = (place[:, None] - view.queries.place[..., None])[:, None]  # (b, 1, i, j)
@@ -121,7 +121,7 @@ class T5(Scheme):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.table, std=self.shape.width**-0.5)
 
-    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+    def score_bias(self, queries: Tensor, keys: Tensor, view: AttentionView) -> Tensor:
         table = self.table[self.shape.sites.index(view.site)]
         index = bucket(view.offsets(), view.site != "self", self.buckets, self.distance)
         return rearrange(table[index], "b 1 i j h -> b h i j")
@@ -166,7 +166,7 @@ class Fire(Scheme):
         nn.init.uniform_(self.out, -bound, bound)
         nn.init.uniform_(self.out_bias, -bound, bound)
 
-    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+    def score_bias(self, queries: Tensor, keys: Tensor, view: AttentionView) -> Tensor:
         """Where positions differ from sample to sample, each pair of them is computed once."""
         rows, row = view.queries.place.unique(return_inverse=True)
         columns, column = view.keys.place.unique(return_inverse=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from abc_calib.config import Options
 from abc_calib.errors import UsageError
-from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.positions.base import Scheme, Shape
 
@@ -83,19 +83,19 @@ class Rpe(Scheme):
         for table in self.parameters():
             nn.init.normal_(table, std=math.sqrt(2 / sum(table.shape[-2:])))
 
-    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+    def score_bias(self, queries: Tensor, keys: Tensor, view: AttentionView) -> Tensor:
         table = self.table[self.shape.sites.index(view.site)]
         clipped = self.clipped(view)
         scores = torch.einsum("bhie,hre->bhir", queries, table) / math.sqrt(queries.shape[-1])
         return scores.gather(-1, clipped.expand(*scores.shape[:2], -1, -1))
 
-    def value_term(self, weights: Tensor, view: View) -> Tensor:
+    def value_term(self, weights: Tensor, view: AttentionView) -> Tensor:
         table = self.value_table[self.shape.sites.index(view.site)]
         clipped = self.clipped(view).expand(weights.shape)
         sums = weights.new_zeros(*weights.shape[:3], 2 * self.clip + 1)
         return torch.einsum("bhir,hre->bhie", sums.scatter_add(-1, clipped, weights), table)
 
-    def clipped(self, view: View) -> Tensor:
+    def clipped(self, view: AttentionView) -> Tensor:
         """The row of the table for each row and key: ``(b|1, 1, i, j)``."""
         return view.offsets().clamp(-self.clip, self.clip) + self.clip
 
@@ -126,7 +126,7 @@ class TransformerXL(Scheme):
         nn.init.normal_(self.content_bias, std=0.02)
         nn.init.normal_(self.distance_bias, std=0.02)
 
-    def score_bias(self, queries: Tensor, keys: Tensor, view: View) -> Tensor:
+    def score_bias(self, queries: Tensor, keys: Tensor, view: AttentionView) -> Tensor:
         site = self.shape.sites.index(view.site)
         distance = -view.offsets()  # (b|1, 1, i, j)
         low, high = int(distance.min()), int(distance.max())

@@ -16,7 +16,7 @@ from abc_calib.config import RecurrentOptions
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
-from abc_calib.nn.base import Attention, Decoded, Model
+from abc_calib.nn.base import AttentionWeights, Decoded, Model, greedy
 from abc_calib.nn.recurrent.attenders import AttenderShape, attender_type
 from abc_calib.nn.recurrent.backbones import BACKBONES, Dubois, Encoded, RayChowdhury
 
@@ -88,24 +88,19 @@ class Recurrent(Model):
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
         encoded = self.encode(source)
         loop = Loop(self, encoded, steps)
-        tokens = source.new_full((len(source),), self.sos)
-        ended = torch.zeros_like(tokens, dtype=torch.bool)
-        ids, weights, carried = [], [], []
-        for t in range(steps):
-            state = loop.step(tokens, t)
-            tokens = self.backbone.logits(state).argmax(-1).masked_fill(ended, self.pad)
-            ids.append(tokens)
+        weights, carried = list[Tensor](), list[dict[str, Tensor]]()
+
+        def write(tokens: Tensor, t: int) -> Tensor:
+            logits = self.backbone.logits(loop.step(tokens, t))
             if attention:
                 weights.append(loop.weights)
                 carried.append(loop.carry)
-            ended |= tokens.eq(self.eos)
-            if bool(ended.all()):
-                break
-        rows = torch.stack(ids, 1) if ids else source.new_empty((len(source), 0))
-        rows = F.pad(rows, (0, steps - rows.shape[1]), value=self.pad)
-        return Decoded(rows, self._over_tokens(weights, encoded, source), carried)
+            return logits
 
-    def attention(self, source: Tensor, target: Tensor) -> Attention:
+        ids = greedy(self, source, steps, write)
+        return Decoded(ids, self._over_tokens(weights, encoded, source), carried)
+
+    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
         encoded, inputs = self.encode(source), self.shifted(target)
         loop = Loop(self, encoded, inputs.shape[1])
         weights = []
@@ -114,7 +109,7 @@ class Recurrent(Model):
             weights.append(loop.weights)
         over = self._over_tokens(weights, encoded, source)
         assert over is not None
-        return Attention({"cross": (over[:, None],)}, {}, {"cross": target != self.pad})
+        return AttentionWeights({"cross": (over[:, None],)}, {}, {"cross": target != self.pad})
 
     def _over_tokens(
         self, weights: list[Tensor], encoded: Encoded, source: Tensor

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.geometry import Site
-from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.nn.attend import MASKED, attend, one_key, opened, scored, weighed
-from abc_calib.nn.lines import Lines, side_by_side
+from abc_calib.nn.lines import LineGather, side_by_side
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer.cache import Cache
 
@@ -47,7 +47,7 @@ class Attention(nn.Module):
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
-        self.lines: dict[Site, Lines] = {}
+        self.lines: dict[Site, LineGather] = {}
         self.path = "auto"
 
     def project(
@@ -67,7 +67,7 @@ class Attention(nn.Module):
         self,
         x: Tensor,  # (b, i, d)
         parts: Sequence[Part],
-        views: Sequence[View],
+        views: Sequence[AttentionView],
         scheme: Scheme,
         weights: Weights = False,
     ) -> tuple[Tensor, Tensor | None]:
@@ -105,7 +105,12 @@ class Attention(nn.Module):
         return self.output(mixed), seen if weights else None
 
     def _gathers(
-        self, lines: Lines, keys: int, views: Sequence[View], scheme: Scheme, weights: Weights
+        self,
+        lines: LineGather,
+        keys: int,
+        views: Sequence[AttentionView],
+        scheme: Scheme,
+        weights: Weights,
     ) -> bool:
         """Are the keys on lines gathered, and the others left out?"""
         if not lines.restricted or scheme.has_score_bias or weights or self.path == "dense":
@@ -119,9 +124,9 @@ class Attention(nn.Module):
         self,
         queries: Tensor,
         keys: Tensor,
-        views: Sequence[View],
+        views: Sequence[AttentionView],
         scheme: Scheme,
-        lines: Lines | None,
+        lines: LineGather | None,
     ) -> tuple[Tensor, Tensor | None]:
         """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``.
 
@@ -138,7 +143,7 @@ class Attention(nn.Module):
         return total.to(queries.dtype), nowhere
 
 
-def _along(lines: Lines, values: Sequence[Tensor], views: Sequence[View]) -> Tensor:
+def _along(lines: LineGather, values: Sequence[Tensor], views: Sequence[AttentionView]) -> Tensor:
     """Where every head has one key for a query: ``(b, i, d)``.
 
     From source and output apart, so that a step does not copy all of the source. What a head names
@@ -155,7 +160,7 @@ def _along(lines: Lines, values: Sequence[Tensor], views: Sequence[View]) -> Ten
     return torch.where(in_source.repeat_interleave(values[0].shape[-1]), read, written)
 
 
-def _as_one(views: Sequence[View]) -> View:
+def _as_one(views: Sequence[AttentionView]) -> AttentionView:
     """The positions of queries and keys that a scheme gets: a stream is one sequence."""
     last = views[-1]
     if len(views) == 1:
@@ -194,7 +199,7 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        calls: Sequence[Sequence[View]],
+        calls: Sequence[Sequence[AttentionView]],
         scheme: Scheme,
         memory: Tensor | None = None,
         cache: Cache | None = None,

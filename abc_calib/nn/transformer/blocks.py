@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from abc_calib.geometry.coords import coords
+from abc_calib.geometry.coords import output_coords
+from abc_calib.nn.base import in_float64
 
-Heads = tuple[tuple[tuple[int, float], ...], ...]
+HeadKeys = tuple[tuple[tuple[int, float], ...], ...]
 """Of each head of an attention the (slot, bias) of its keys."""
 
 
@@ -86,7 +87,7 @@ class Blocks:
     """
 
     def __init__(self, model: Any, period: int, rounding: Any = None):
-        self.model = model = model.exact()
+        self.model = model = in_float64(model)
         self.stream = bool(model.stream)
         self.decoder = list(model.layers)
         self.encoder = self.decoder if self.stream else list(model.encoder.layers)
@@ -97,7 +98,7 @@ class Blocks:
         for site in ("encoder", "self"):
             embedded = model.embed.weight[:, None].expand(-1, period, -1)
             places = torch.arange(period, device=embedded.device)[None]
-            at = coords(places, output=True)
+            at = output_coords(places)
             self.tokens[site] = model.positions.embed(embedded, at).flatten(0, 1)
 
     def norm(self, module: Any, x: Tensor) -> Tensor:
@@ -112,7 +113,7 @@ class Blocks:
         self,
         site: str,
         layer: int,
-        attentions: tuple[Heads, ...],
+        attentions: tuple[HeadKeys, ...],
         slots: list[States],
         where: list[Tensor],
     ) -> Tensor:
@@ -139,7 +140,7 @@ class Blocks:
         attention: Any,
         norm: Any,
         x: Tensor,
-        heads: Heads,
+        heads: HeadKeys,
         slots: list[States],
         where: list[Tensor],
         memory: bool,

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.coords import AttentionView, Coords
+from abc_calib.nn.base import greedy
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ class Cache:
         """The number of tokens so far."""
         return 0 if self.at is None else self.at.size
 
-    def view(self, queries: Coords) -> View:
+    def view(self, queries: Coords) -> AttentionView:
         """How new tokens see themselves and those before them."""
         self.at = queries if self.at is None else self.at.before(queries)
-        return View("self", queries, self.at, causal=True)
+        return AttentionView("self", queries, self.at, causal=True)
 
     def extended(self, block: nn.Module, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of all tokens so far, the new ``(b, h, t, e)`` last."""
@@ -80,18 +81,11 @@ def _grown(buffer: Tensor | None, new: Tensor, first: int) -> Tensor:
     return buffer
 
 
-def token_by_token(model: Any, encoded: Encoded, steps: int) -> Tensor:
-    """The greedy output ``(b, t)`` of a Transformer, padding behind its end."""
-    device = encoded.at.position.device
-    cache = Cache()
-    tokens = torch.full((len(encoded.memory[0]),), model.sos, device=device)
-    ids = torch.full((len(tokens), steps), model.pad, device=device)
-    ended = torch.zeros_like(tokens, dtype=torch.bool)
-    for step in range(steps):
-        logits = model.run(encoded, tokens[:, None], cache).logits[:, -1]
-        tokens = logits.argmax(-1).masked_fill(ended, model.pad)
-        ids[:, step] = tokens
-        ended |= tokens.eq(model.eos)
-        if bool(ended.all()):
-            break
-    return ids
+def token_by_token(model: Any, source: Tensor, steps: int) -> Tensor:
+    """Write the greedy output ``(b, t)`` of a Transformer, padding behind its end."""
+    encoded, cache = model.encode(source), Cache()
+
+    def write(tokens: Tensor, _: int) -> Tensor:
+        return model.run(encoded, tokens[:, None], cache).logits[:, -1]
+
+    return greedy(model, source, steps, write)

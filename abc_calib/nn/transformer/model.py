@@ -11,7 +11,7 @@ the source and the output so far, each head with one softmax.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -22,9 +22,9 @@ from abc_calib import plugins
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
-from abc_calib.geometry import SITES, LineBias, Site
-from abc_calib.geometry.coords import Coords, View, coords
-from abc_calib.nn.base import Attention, Decoded
+from abc_calib.geometry import ALONE, SITES, LineBias, Site
+from abc_calib.geometry.coords import AttentionView, Coords, output_coords, source_coords
+from abc_calib.nn.base import AttentionWeights, Decoded, in_float64
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.attention import Block, Encoder, Weights, draw
 from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs, token_by_token
@@ -74,26 +74,23 @@ class Transformer(AlongLines):
     def _make_scheme(self) -> None:
         """Make the position scheme, for the sites that have layers, and the encoder with it."""
         options = self.options
-        shape = options.scheme, options.width, options.heads
-        if self.stream:
-            self.scheme = build_scheme(*shape, ("self",))
-        else:
-            sites = SITES if options.encoder_layers else SITES[1:]
-            self.encoder = Encoder(options, build_scheme(*shape, sites))
+        sites = SITES if options.encoder_layers else SITES[1:]
+        scheme = build_scheme(options.scheme, options.width, options.heads, sites)
+        self.encoder = Encoder(options, scheme)
 
     # Positions
 
     @property
     def positions(self) -> Scheme:
-        return self.scheme if self.stream else self.encoder.scheme
+        return self.encoder.scheme
 
     def _of_source(self, source: Tensor, mask: Tensor) -> Coords:
         delimiters, words = self.tokens.delimiters, self.tokens.words
-        return coords(source, delimiters, mask=mask, words=words)
+        return source_coords(source, delimiters, mask=mask, words=words)
 
     def _of_output(self, read: Tensor, after: Coords | None = None) -> Coords:
         """Where the tokens stand that the decoder reads ``after`` others."""
-        return coords(read, self.tokens.rows, output=True, after=after)
+        return output_coords(read, self.tokens.rows, after)
 
     def _placed(self, read: Tensor, encoded: Encoded, cache: Cache | None) -> Coords:
         """The same, with the positions that schemes get."""
@@ -115,7 +112,7 @@ class Transformer(AlongLines):
     def encode(
         self, source: Tensor, mask: Tensor | None = None, weights: Weights = False
     ) -> Encoded:
-        """The source ``(b, s)``, read; ``mask``: what is not padding.
+        """Read the source ``(b, s)``; ``mask``: what is not padding.
 
         Cyclic positions of a source are counted from its last token, as answers are written from
         the last digit on. They are all alike, but short problems do not show it: the fifth digit of
@@ -123,40 +120,29 @@ class Transformer(AlongLines):
         step of training they start in a random phase, the same for source and output; else in 0.
         """
         at = self._of_source(source, source.ne(self.pad) if mask is None else mask)
-        scheme, phase, numbers = self.positions, 0, None
+        scheme, phase = self.positions, 0
         if self.period:
             phase = int(torch.randint(self.period, ())) if self.training else 0
             at = replace(at, place=(at.length - 1 - at.position + phase) % self.period)
-        if self.stream:  # numbered once: so many places behind the source as it has, then on by one
-            double = torch.arange(2 * at.size, device=source.device)[None]
-            numbers = scheme.renumber(double, 2 * at.length)
-        embedded = scheme.renumber(at.place, at.length) if numbers is None else numbers
-        drawn = scheme.starts(at)
+        numbers, drawn = scheme.renumber(at.place, at.length), scheme.starts(at)
         at = replace(at, start=drawn)
-        placed = replace(at, place=embedded[:, : at.size])
+        x = self.dropout(scheme.embed(self._embedded(source), replace(at, place=numbers)))
         at = at if self._lines is None else at.alike
-        if self.by_token and not weights:
-            ids = torch.arange(self.tokens.size, device=source.device)[:, None]
-            states, seen = self._through(self.embed(ids), coords(ids[:1]), weights)
-            states = [state[:, 0][source] for state in states]
-        else:
-            x = self.dropout(scheme.embed(self._embedded(source), placed))
-            states, seen = self._through(x, at, weights)
-        if not self.stream:
-            states = [self.encoder.norm(states[-1])] * len(self.layers)
-        attention = tuple(seen) if weights else ()
-        return Encoded(tuple(states), at, phase, drawn, numbers, attention)
+        states, seen = self._through(self.encoder.layers, x, at, weights)
+        memory = (self.encoder.norm(states[-1]),) * len(self.layers)
+        return Encoded(memory, at, phase, drawn, attention=seen)
 
-    def _through(self, x: Tensor, at: Coords, weights: Weights) -> tuple[list[Tensor], list[Any]]:
-        """The source before and after each block that reads it, and what its tokens saw."""
-        blocks = self.layers[:-1] if self.stream else self.encoder.layers
+    def _through(
+        self, blocks: Iterable[nn.Module], x: Tensor, at: Coords, weights: Weights
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """The source before and after each of ``blocks``, and what its tokens saw if asked for."""
         seen: list[Any] = []
-        states, view = [x], View("encoder", at, at, causal=self.stream)
+        states, view = [x], AttentionView("encoder", at, at, causal=self.stream)
         for block in blocks:
             x, (layer_weights,) = block(x, [(view,)], self.positions, weights=weights)
             states.append(x)
             seen.append(layer_weights)
-        return states, seen
+        return states, tuple(seen) if weights else ()
 
     def run(
         self,
@@ -169,9 +155,11 @@ class Transformer(AlongLines):
         queries, scheme = self._placed(read, encoded, cache), self.positions
         placed = replace(queries, place=self._numbered(queries, encoded))
         x = self.dropout(scheme.embed(self._embedded(read), placed))
-        self_view = View("self", queries, queries, True) if cache is None else cache.view(queries)
-        crossed = View("cross", queries, encoded.at)
-        calls: Sequence[Sequence[View]] = [(self_view,), (crossed,)]
+        self_view = (
+            AttentionView("self", queries, queries, True) if cache is None else cache.view(queries)
+        )
+        crossed = AttentionView("cross", queries, encoded.at)
+        calls: Sequence[Sequence[AttentionView]] = [(self_view,), (crossed,)]
         if self.stream:
             calls = [(crossed, replace(self_view, first=encoded.at.size))]
         seen: list[list[Any]] = []
@@ -196,45 +184,25 @@ class Transformer(AlongLines):
         return numbers.gather(1, place.clamp(max=last)) + (place - last).clamp(min=0)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        sizes = source.shape[1], target.shape[1]
-        table_logits = self._by_table(lambda table: table.logits(source, target), *sizes)
-        if table_logits is not None:
-            return table_logits
-        parts = self._parts(source, target.shape[1])
-        logits = [self._forced(source[part], target[part]) for part in parts]
-        return torch.cat(logits) if len(logits) > 1 else logits[0]
-
-    def _forced(self, source: Tensor, target: Tensor) -> Tensor:
-        """Logits by all layers; of a very long output on lines in parts, which bounds memory."""
         encoded, read = self.encode(source), self.shifted(target)
         if self.training or read.shape[1] <= ROWS_AT_ONCE or not self.on_lines:
             return self.run(encoded, read).logits
-        cache = Cache()
-        parts = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
-        return torch.cat(parts, dim=1)
-
-    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
-        return self.decode_from(source[:, :0], source, steps, attention)
+        cache = Cache()  # a very long output on lines in chunks, which bounds memory
+        chunks = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
+        return torch.cat(chunks, dim=1)
 
     @torch.inference_mode()
-    def decode_from(
-        self, draft: Tensor, source: Tensor, steps: int, attention: bool = False
-    ) -> Decoded:
-        model, sizes = self.frozen(), (source.shape[1], steps)
-        ids = model._by_table(lambda table: table.decode(source.cpu(), steps, draft.cpu()), *sizes)
-        if ids is None:
-            exact, parts = self.exact(), self._parts(source, steps)
-            ids = torch.cat(
-                [token_by_token(exact, exact.encode(source[part]), steps) for part in parts]
-            )
-        return Decoded(ids.to(source.device))
+    def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
+        """On lines in float64: a few keys a token are quick, and errors can be bounded."""
+        model = in_float64(self) if self.on_lines else self
+        return Decoded(token_by_token(model, source.to(model.device), steps).to(source.device))
 
-    def attention(self, source: Tensor, target: Tensor, raw: bool = False) -> Attention:
+    def attention(self, source: Tensor, target: Tensor, raw: bool = False) -> AttentionWeights:
         mask, written = source != self.pad, target != self.pad
         weights: Weights = "raw" if raw else True
         encoded = self.encode(source, mask, weights)
         outputs = self.run(encoded, self.shifted(target), weights=weights)
-        return Attention(
+        return AttentionWeights(
             weights={
                 "encoder": encoded.attention,
                 "self": outputs.own,
@@ -244,14 +212,14 @@ class Transformer(AlongLines):
             rows={"encoder": mask, "self": written, "cross": written},
         )
 
-    def views(self, source: Tensor, target: Tensor) -> dict[Site, View]:
+    def views(self, source: Tensor, target: Tensor) -> dict[Site, AttentionView]:
         """Where the queries and keys of each site stand while ``target`` is written."""
         at = self._of_source(source, source != self.pad)
         output = self._of_output(self.shifted(target))
         return {
-            "encoder": View("encoder", at, at, self.stream),
-            "self": View("self", output, output, True),
-            "cross": View("cross", output, at),
+            "encoder": AttentionView("encoder", at, at, self.stream),
+            "self": AttentionView("self", output, output, True),
+            "cross": AttentionView("cross", output, at),
         }
 
     # What it takes
@@ -296,9 +264,51 @@ class Transformer(AlongLines):
 
 
 class DecoderOnly(Transformer):
-    """The same as one stream, in which tokens of the output stand behind their own source."""
+    """One stream of source and output, in which the output's tokens stand behind their source."""
 
     options_type = DecoderOptions
     hub_names = ("abc_decoder", "AbcDecoder")
     hub_options = STACK
     stream = True
+
+    def _make_scheme(self) -> None:
+        options = self.options
+        self.scheme = build_scheme(options.scheme, options.width, options.heads, ("self",))
+
+    @property
+    def positions(self) -> Scheme:
+        return self.scheme
+
+    def encode(
+        self, source: Tensor, mask: Tensor | None = None, weights: Weights = False
+    ) -> Encoded:
+        """Read the source ``(b, s)``; ``mask``: what is not padding.
+
+        Its places are numbered once, with as many behind it for the output; later ones go on by
+        one. Where its tokens see themselves alone, the states of each token are made once.
+        """
+        at = self._of_source(source, source.ne(self.pad) if mask is None else mask)
+        scheme, double = self.scheme, torch.arange(2 * at.size, device=source.device)[None]
+        numbers, drawn = scheme.renumber(double, 2 * at.length), scheme.starts(at)
+        at = replace(at, start=drawn)
+        placed = replace(at, place=numbers[:, : at.size])
+        at = at if self._lines is None else at.alike
+        blocks = self.layers[:-1]
+        if self._alone and not weights:
+            ids = torch.arange(self.tokens.size, device=source.device)[:, None]
+            states, seen = self._through(blocks, self.embed(ids), source_coords(ids[:1]), weights)
+            states = [state[:, 0][source] for state in states]
+        else:
+            x = self.dropout(scheme.embed(self._embedded(source), placed))
+            states, seen = self._through(blocks, x, at, weights)
+        return Encoded(tuple(states), at, 0, drawn, numbers, seen)
+
+    @property
+    def _alone(self) -> bool:
+        """Do states of the source depend on the token alone?"""
+        if type(self.scheme).embed is not Scheme.embed or (self.training and self.options.dropout):
+            return False
+        inner = () if self._lines is None else self._lines.sites.get("encoder", ())
+        alone = all(head == (ALONE,) for heads in inner for head in heads)
+        every_layer = len(inner) == self.attention_layers["encoder"]
+        return alone and every_layer and self.path != "dense"

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_calib.geometry.coords import View
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.geometry.lines import Heads, Site, formula
-from abc_calib.nn.lines import Lines
+from abc_calib.nn.lines import LineGather
 from abc_calib.nn.transformer.blocks import Blocks, States
 
 NEW_AT_ONCE = 2**13
@@ -90,7 +90,7 @@ class Attended:
         named = {formula(line, site): line for head in heads for line in head}
         order = {line_formula: k for k, line_formula in enumerate(named)}
         self.site, self.first, self.count = site, first, len(named)
-        self.lines = Lines({site: (tuple(named.values()),)})
+        self.lines = LineGather({site: (tuple(named.values()),)})
         self.heads = [[(order[formula(x, site)], x.value) for x in head] for head in heads]
         pairs = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
         self.pairs = sorted(pairs)
@@ -149,7 +149,9 @@ class Layer:
         tables = [self.numbering, self.patterns, *self.partial]
         return sum(x.size for x in tables) + (self.made.size if self.made else 0)
 
-    def numbers(self, rows: Tensor, below: dict[Site, Tensor], views: dict[Site, View]) -> Tensor:
+    def numbers(
+        self, rows: Tensor, below: dict[Site, Tensor], views: dict[Site, AttentionView]
+    ) -> Tensor:
         """The numbers ``(b, i)`` of rows with the number ``rows (b, i)`` below.
 
         ``below[site] (b, n)``: the numbers of the tokens there; ``views``: where they stand.

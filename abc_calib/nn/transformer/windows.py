@@ -7,6 +7,7 @@ kept for all samples, lengths and passes.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +17,13 @@ import torch
 from torch import Tensor
 
 from abc_calib.errors import AbcError
-from abc_calib.geometry.coords import Coords, View
+from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.geometry.lines import Heads, Site
+from abc_calib.nn.base import in_float64
 from abc_calib.nn.transformer import rows as sizes
 from abc_calib.nn.transformer.blocks import Blocks, States
+from abc_calib.nn.transformer.known import window_period
+from abc_calib.nn.transformer.lines import AlongLines
 from abc_calib.nn.transformer.rows import Last, Layer
 
 ROWS_AT_ONCE = 2**17
@@ -53,7 +57,7 @@ class Windows:
         self.model, self.period = model, period
         self.blocks = blocks = Blocks(model, period)
         lines, self._lock = model.lines, threading.Lock()
-        self._asked, self.open = 0, True
+        self._asked = 0
         self._most = torch.empty(0, dtype=torch.long)
         source: States | Layer = States(blocks.tokens["encoder"])
         encoded: list[States | Layer] = [source]
@@ -78,9 +82,6 @@ class Windows:
         if any(layer.pairs > MOST_PAIRS for layer in (*self.read_layers, *self.layers)):
             raise Full("a layer has many lines that may meet")
 
-    def __deepcopy__(self, memo: Any) -> None:
-        """A copy of the model may get other weights."""
-
     # Numbers of tokens
 
     @torch.inference_mode()
@@ -93,7 +94,7 @@ class Windows:
         for layer in self.read_layers:
             outputs = torch.empty_like(numbers[-1])
             for span in _columns(*source.shape):
-                view = View("encoder", at.only(span), at, causal=model.stream)
+                view = AttentionView("encoder", at.only(span), at, causal=model.stream)
                 keys: dict[Site, Tensor] = {"encoder": numbers[-1]}
                 outputs[:, span] = layer.numbers(numbers[-1][:, span], keys, {"encoder": view})
                 self._check(0)
@@ -118,9 +119,9 @@ class Windows:
         for k, layer in enumerate(self.layers):
             for span in _columns(*ids.shape):
                 queries = at.only(span)
-                views: dict[Site, View] = {
-                    "self": View("self", queries, queries, True),
-                    "cross": View("cross", queries, read.at),
+                views: dict[Site, AttentionView] = {
+                    "self": AttentionView("self", queries, queries, True),
+                    "cross": AttentionView("cross", queries, read.at),
                 }
                 where = slice(rows.start + span.start, rows.start + span.stop)
                 row_numbers = numbers[k][:, where]
@@ -137,7 +138,6 @@ class Windows:
         size = sum(layer.size for layer in layers)
         many = inner >= 2**sizes.NUMBER or any(x.patterns.count > 2**sizes.PATTERN for x in layers)
         if many or size > MOST_BYTES or 2 * new > max(2 * TRIED, self._asked):
-            self.open = False
             raise Full(f"it has read {new:,} different windows")
 
     def _empty_numbers(self, b: int, t: int) -> list[Tensor]:
@@ -211,6 +211,22 @@ class Windows:
         if len(most) < len(logits):
             self._most = torch.cat([most, logits[len(most) :].argmax(-1)])
         return self._most
+
+
+def table_of(model: Any) -> Windows | None:
+    """A table on a float64 copy of a model, on the CPU; None where rows read more than a few keys.
+
+    That is asked of Transformers alone, and of those that choose how they attend by themselves.
+    """
+    if not isinstance(model, AlongLines) or model.path != "auto":
+        return None
+    if isinstance(period := window_period(model), str):
+        return None
+    twin = in_float64(model)
+    try:
+        return Windows((copy.deepcopy(model) if twin is model else twin).cpu(), period)
+    except Full:
+        return None
 
 
 def _columns(b: int, n: int) -> Iterator[slice]:
