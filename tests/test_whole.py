@@ -116,9 +116,9 @@ ENDS = json.loads(tokenizer(eos=True).backend_tokenizer.to_str())["post_processo
 
 
 REFUSED: tuple[tuple[str, dict, str], ...] = (
-    ("config.json", {"positions": {}}, "does not fit its LlamaForCausalLM"),
-    ("config.json", {"stream": False}, "does not fit its LlamaForCausalLM"),
     ("config.json", {"lines": 3}, "has lines that nothing can read"),
+    ("config.json", {"delimiters": 3}, "has lines that nothing can read"),
+    ("config.json", {"prefix": "1"}, "has lines that nothing can read"),
     ("adapter_config.json", {}, "holds an adapter or quantised weights"),
     ("tokenizer_config.json", {"extra_special_tokens": ["777"]}, "reads texts otherwise than"),
     ("tokenizer.json", {"post_processor": ENDS}, "the tokenizer ends sources with </s>"),

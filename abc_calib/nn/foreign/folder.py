@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,8 @@ def load(folder: Path | str, lined: bool = False) -> Found:
         return Found(network.float().eval(), options, ends)
     try:
         lines = LineBias.from_dict(record["lines"])
+        for token in (*record["delimiters"], record["prefix"]):
+            operator.index(token)
         options = options.model_copy(update={"scheme": "none" if record["neutral"] else "own"})
     except (AbcError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{path} has lines that nothing can read ({explain(error)})") from None
