@@ -147,8 +147,8 @@ TASK; seeds = 1000000 | 10,001 jobs or more: a sweep has at most 10,000
 TASK; seeds = 1000000000000000000000000000000 | seeds = 1
 [sweep]; tasks = ['parity', 'copy']; seeds = 10000 | 20,000 jobs
 [[jobs]]; seed = 1 | task = None: name the task of each job
-jobs = 3 | jobs = 3: give
-options = 3 | options = 3: give
+jobs = 3 | jobs = 3: input should be a valid list
+options = 3 | options = 3: input should be a valid dict
 tasks = [ | is not TOML
 """
 """A file, ``;`` for a new line and TASK for a sweep of successor; and what is said of it."""
