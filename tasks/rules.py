@@ -191,12 +191,14 @@ class Transducer:
         state = np.broadcast_to(self.started(symbol, opener), n)
         wide = max([int(lengths.max(initial=0)) for _, lengths in tapes], default=0)
         columns = np.zeros((wide + 1, n), np.int32)
-        place = np.arange(wide)[:, None]
+        place, strange = np.arange(wide)[:, None], np.zeros(n, bool)
         for values, lengths in tapes:
             columns *= radix
             present = min(wide, values.shape[1])
             digits = np.ascontiguousarray(values[:, :present].T)
-            columns[:present] += np.where(place[:present] < lengths, digits, self.base)
+            inside = place[:present] < lengths
+            strange |= ((digits >= self.base) & inside).any(0)  # no letter of the rule
+            columns[:present] += np.where(inside, np.minimum(digits, self.base), self.base)
             columns[present:] += self.base
         out, state = self._through(columns[:wide], state)
         outputs = [out]
@@ -208,7 +210,8 @@ class Transducer:
         out = np.concatenate(outputs)[self.lag :]
         width = np.isin(out, self.closing).argmax(0)
         values = np.where(out < self.base, out, 0).astype(np.uint8)[:-1].T
-        return values, width, np.where(state == self.states, NO, out[width, np.arange(n)])
+        no_source = strange | (state == self.states)
+        return values, width, np.where(no_source, NO, out[width, np.arange(n)])
 
     def _through(self, columns: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What is written in ``columns (w, n)`` from states ``(n,)``, and the states behind them.

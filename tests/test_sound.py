@@ -696,8 +696,8 @@ class Sly(Addition):
 
     name = "sly"
 
-    def rule(self) -> Rule:
-        rule = super().rule()
+    def rule(self) -> Any:
+        rule: Any = super().rule()
         if "_rule" in vars(self) or rule.first.lenient is None:
             return rule
         lenient = rule.first.lenient
@@ -728,7 +728,7 @@ def test_another_tokenizer_is_no_part_of_a_run(tiny):
 class ManyTogether(Copied):
     """Two words or more of very many."""
 
-    symbols = tuple(f"w{k}" for k in range(200))
+    symbols: Any = tuple(f"w{k}" for k in range(200))
 
     def step(self, state, word):
         return min(state + 1, 2), word
@@ -746,3 +746,63 @@ def test_where_there_is_nothing_to_draw_nothing_is_tried():
     drawn = data.task.hard(np.random.default_rng(0), 4, 3).take(np.arange(0))
     data.task.hard = lambda *_: drawn
     assert searched(model, data, 3, 64, np.random.default_rng(0)).n == 0
+
+
+class OtherBase(Addition):
+    """Accepts digits of base 3 and has the rule of base 2."""
+
+    name = "other_base"
+
+    def rule(self) -> Any:
+        return Addition(2).rule()
+
+
+class OtherDelimiter(Addition):
+    """Whose model knows another sign between numbers than its sources have."""
+
+    name = "other_delimiter"
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.delimiters = ("*",)
+
+
+class Hiding(type):
+    """Shows nothing of what its classes define."""
+
+    __dict__ = property(lambda self: {})  # type: ignore[assignment]
+
+
+class Hidden(Addition, metaclass=type("Mixed", (Hiding, type(Addition)), {})):  # type: ignore[misc]
+    """Answers by code of its own that the metaclass hides."""
+
+    name = "hidden"
+
+    def answer(self, *operands):
+        return super().answer(*operands)
+
+
+def test_sources_have_the_letters_and_signs_of_the_rule():
+    cross = [Line("anti", 1, 0), Line("anti", 2, 0)]
+    for task, said in ((OtherBase(3), "other letters"), (OtherDelimiter(3), "its delimiters are")):
+        model, data = small(task, [ALONE], cross)
+        with pytest.raises(Undecided, match=said):
+            prepare(model, data)
+    with pytest.raises(TaskError, match="is not a source of other_base"):
+        OtherBase(3).solve("2+1")
+    assert "__class__" in overridden(Hidden(3))
+
+
+def test_the_checker_refuses_other_formats_and_an_end_that_closes_rows():
+    e = taken()
+    for config, said in (
+        ({"base": 2, "train": {"format": "fixed:9"}}, "its format is fixed:9"),
+        ({"base": 2, "train": {"format": "hints"}}, "its format is hints"),
+        ({"base": None, "train": {"format": "free"}}, "its rule has 2 letters, not None"),
+        ({"base": 3, "train": {"format": "free"}}, "its rule has 2 letters, not 3"),
+    ):
+        with pytest.raises(SystemExit, match=said):
+            e.recorded({}, config)
+    rows = Rule(copied(), copied()).as_dict() | {"listed": False}
+    with pytest.raises(SystemExit, match="two signs are one token"):
+        taken(rule=rows, source={"row": 7, "delimiters": [4, 6]}, eos_token_id=7)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from abc_calib.errors import AbcError
 from abc_calib.memory import lacking
-from abc_calib.nn.base import Decoded, Model
+from abc_calib.nn.base import Decoded, Model, in_float64
 from abc_calib.nn.transformer.windows import Full, Windows, table_of
 
 BYTES_PER_TOKEN = 80
@@ -30,6 +30,8 @@ class Evaluator:
     def __init__(self, model: Model, dense: bool = False):
         self.table = None if dense else table_of(model)
         self.model: Model = model if self.table is None else self.table.model
+        if self.table is None and model.lines is not None and not model.in_whole_sources:
+            self.model = in_float64(model)  # in which it is certified
         self._splits = self.table is not None  # as a table takes more at once than all layers may
 
     @property

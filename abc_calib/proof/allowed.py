@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, ABCMeta
 from copy import copy
 from functools import cached_property
 from inspect import getattr_static
@@ -53,6 +53,7 @@ def overridden(task: Any) -> set[str]:
     of = next(kind for kind in type(task).__mro__ if _ours(kind))
     theirs = [kind for kind in type(task).__mro__ if not _ours(kind) and kind not in (ABC, object)]
     names = {name for kind in theirs for name in vars(kind)}
+    names |= {"__class__" for kind in type(task).__mro__ if type(kind) not in (type, ABCMeta)}
     names |= {name for name in vars(task) if callable(getattr(type(task), name, None))}
     names |= {name for name in vars(task) if _replaced(task, name)}
     return {x for x in names if hasattr(of, x) or x.startswith("__")} - HARMLESS

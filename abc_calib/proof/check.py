@@ -243,7 +243,8 @@ class Export:
         closing = [self.closer] if rule["later"] and not self.closers else []
         ids = [self.sos, self.eos, *self.delimiters, *closing]
         within("tokens", ids, self.first.base, 10**6)
-        apart = self.sos != self.eos and not {*closing} & {self.sos, *self.delimiters}
+        ends = {self.sos, self.eos, *self.delimiters}
+        apart = self.sos != self.eos and not {*closing} & ends
         require(apart, "two signs are one token")
         self.later = Rule(rule["later"]) if rule["later"] else None
         self.rules = [by for by in (self.first, self.later) if by]
@@ -288,9 +289,10 @@ class Export:
     def recorded(self, source: Any, config: Any) -> None:
         """What its run recorded of sources is what the certificate says."""
         words, base = source.get("words"), config.get("base")
-        letters = len(words) if words else base or self.base
+        letters = len(words) if words else base
         require(letters == self.base, f"its rule has {self.base} letters, not {letters}")
         form = str((config.get("train") or {}).get("format"))
+        require(form in ("free", "aligned"), f"its format is {form}")
         aligned = form.startswith("aligned") and self.several
         require(self.aligned == aligned, f"aligned is {self.aligned}, and its format {form}")
 

@@ -18,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from abc_calib.data import Data
+from abc_calib.data.vocabulary import SOS
 from abc_calib.errors import AbcError
 from abc_calib.geometry import SITES, Layout, LineBias
 from abc_calib.nn.transformer.known import scheme_period, unknown_part
@@ -29,6 +30,7 @@ from abc_calib.proof.windows import AllWindows, TooMany
 from tasks.closure import NotClosed, check_closed
 from tasks.rows import ROW
 from tasks.rules import Rule
+from tasks.words import TICK
 
 KEPT = 1000
 """Failing windows that are kept of each node, those of the smallest margin first."""
@@ -111,6 +113,11 @@ def setup_of(model: Any, data: Data) -> Setup:
     opening: set[int | None] = {*rule.first.closers} or ({row} if rule.in_rows else set())
     if {*model.tokens.rows} != opening:
         raise Unbounded("tokens begin rows in the model that close none in its rule")
+    if not {*model.tokens.delimiters} >= {ids[sign] for sign in layout.delimiters}:
+        raise Unbounded("its delimiters are not those of its sources")
+    signs = {ids[sign] for sign in (*data.task.delimiters, *data.task.separators, SOS)}
+    if min(signs - {ids.get(TICK)}) != rule.base:
+        raise Unbounded("its sources have other letters than its rule")
     return Setup(rule, lines, model.options.decoder_layers, encoder, layout, ids, row, period)
 
 

@@ -252,6 +252,8 @@ class HubModel(PreTrainedModel):
                 break
             steps *= 8
             written = evaluator.decode(source, steps).ids
+        if max_new_tokens is None and not bool(written.eq(self.network.eos).any(1).all()):
+            raise AbcError(f"an output has no end within {steps:,} tokens: give max_new_tokens")
         longest = max([0, *(written.ne(self.network.pad).any(0).nonzero()[:, 0] + 1).tolist()])
         start = input_ids.new_full((len(input_ids), 1), self.network.sos)
         return torch.cat([start, written[:, :longest]], 1)
