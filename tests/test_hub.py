@@ -24,6 +24,7 @@ from abc_calib import stages
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn import hub
+from abc_calib.nn.hub import faces
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
 from abc_calib.nn.saved import save_weights
@@ -270,6 +271,18 @@ def test_another_way_of_decoding_is_refused(make_model):
             face.generate(SOURCE, **{name: value})
     with pytest.raises(UsageError, match="give labels"):
         face(SOURCE)
+
+
+def test_an_output_without_an_end_is_an_error(monkeypatch):
+    """It is not cut in silence, unless the number of tokens is given."""
+    model, data = drawn(0)
+    monkeypatch.setattr(faces, "ENDLESS", 64)
+    with torch.no_grad():
+        model.head.bias[model.eos] = -1e4
+    face, source = hub.wrapped(model), data.lay_out(data.training(0, 1).problems).source
+    assert face.generate(source, max_new_tokens=5).shape == (1, 6)
+    with pytest.raises(AbcError, match="no end within 64 tokens: give max_new_tokens"):
+        face.generate(source)
 
 
 def row_of(token: Tensor, width: int, before: int, fill: int) -> Tensor:

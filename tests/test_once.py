@@ -183,6 +183,13 @@ def test_dense_never_looks_up(tiny, monkeypatch):
     assert judged(dense=True) == once
 
 
+def test_without_a_table_a_model_on_lines_is_evaluated_in_float64(tiny):
+    """In which it is certified: large weights may have other answers in float32."""
+    vanilla, calibrated = (Run.open(path).load_model() for path in (tiny.vanilla, tiny.calibrated))
+    assert Evaluator(calibrated, dense=True).model.embed.weight.dtype == torch.float64
+    assert Evaluator(vanilla, dense=True).model is vanilla
+
+
 def test_what_the_table_gives_up_is_put_through_in_parts_or_refused(monkeypatch):
     """It takes many more tokens at once than all layers may."""
     model, data, together = narrow(5), digit_data(), list[int]()

@@ -50,7 +50,7 @@ def capture(
 
     ``model``: of ``transformers``. ``delimiters``: ids of the tokens that end
     the parts of a source, in their order. ``prefix``: how many tokens the tokenizer puts before
-    each source. Positions are counted from the first token that is no padding, unless a batch has
+    each source. Positions are counted from the first token that is not padding, unless a batch has
     ``position_ids``. Of a decoder-only model, ``cross`` is what its output reads of the source, and
     ``self`` what it reads of itself.
     """

@@ -10,7 +10,7 @@ from torch import Tensor
 from abc_calib.errors import AbcError
 from abc_calib.memory import lacking
 from abc_calib.nn.base import Decoded, Model, in_float64
-from abc_calib.nn.transformer.windows import Full, Windows, table_of
+from abc_calib.nn.transformer.windows import Full, Windows, is_along_lines, table_of
 
 BYTES_PER_TOKEN = 80
 """What looking up a token takes at its peak, with where it stands and the numbers of its states."""
@@ -30,7 +30,7 @@ class Evaluator:
     def __init__(self, model: Model, dense: bool = False):
         self.table = None if dense else table_of(model)
         self.model: Model = model if self.table is None else self.table.model
-        if self.table is None and model.lines is not None and not model.in_whole_sources:
+        if self.table is None and is_along_lines(model):
             self.model = in_float64(model)  # in which it is certified
         self._splits = self.table is not None  # as a table takes more at once than all layers may
 

@@ -117,7 +117,7 @@ def plain_axes(axes: Axes) -> None:
 
 
 def wrapped(text: str, inches: float, size: float = SMALL) -> str:
-    """Break ``text`` into lines of about so many ``inches`` at most."""
+    """Break ``text`` into lines that are about ``inches`` wide at most."""
     return textwrap.fill(text, max(8, int(inches * 72 / (0.52 * size))), break_long_words=False)
 
 

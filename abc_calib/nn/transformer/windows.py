@@ -213,6 +213,11 @@ class Windows:
         return self._most
 
 
+def is_along_lines(model: Any) -> bool:
+    """Is a row of this model given by the few keys that it reads? Then it can be certified."""
+    return isinstance(model, AlongLines) and not isinstance(window_period(model), str)
+
+
 def table_of(model: Any) -> Windows | None:
     """A table on a float64 copy of a model, on the CPU; None where rows read more than a few keys.
 
