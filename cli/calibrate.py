@@ -53,8 +53,7 @@ def calibrate(
 
     calibrated = stages.calibrate(
         adopted(run, foreign, seed=training.seed),
-        *(options, training),
-        scheme=retrained_with.scheme,
+        *(options, retrained_with, training),
         device=device,
         track=track,
         force=force,

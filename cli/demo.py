@@ -46,7 +46,7 @@ def demo(
     started = time.perf_counter()
     work: Any = {"device": device, "progress": False}
     with training("1/4 training", None) as on_step:
-        vanilla = stages.train(task, preset="quick", base=base, seed=seed, on_step=on_step, **work)
+        vanilla = stages.train(task, base=base, seed=seed, on_step=on_step, **work)
     with training("2/4 retraining", None) as on_step:
         calibrated = stages.calibrate(
             vanilla,

@@ -41,7 +41,6 @@ Results = Annotated[
 FromResults = Annotated[
     bool, typer.Option("--from-results", help="Train nothing: show the committed results.")
 ]
-Preset = Annotated[str, typer.Option(help="small (minutes a job on a CPU) or paper.")]
 Seeds = Annotated[
     int | None,
     typer.Option(min=1, max=10**6, help="Of every row; by default 1 to 5, as the target says."),
@@ -53,7 +52,6 @@ def reproduce(
     target: Annotated[str, typer.Argument(help=TARGET_HELP)],
     work: WorkOptions,
     look: LookOptions,
-    preset: Preset = "small",
     seeds: Seeds = None,
     from_results: FromResults = False,
     row: Rows = None,
@@ -80,7 +78,7 @@ def reproduce(
     from abc_calib.reproduction.pipeline import DRAWN
 
     values = {"row": row, "task": task, "jobs": jobs, "seeds": seeds, "results": results}
-    values |= {"from-results": from_results, "preset": preset != "small", **work.chosen}
+    values |= {"from-results": from_results, **work.chosen}
     given = {f"--{name}" for name, value in values.items() if value}
     folder = out if from_results else out or runs_root() / "reproduction"
     if from_results:
@@ -92,7 +90,7 @@ def reproduce(
         return drawn_result(target, folder, jobs, look)
     is_chomsky, failed = target == chomsky.NAME, False
     if is_chomsky:
-        refuse(given & {"--task", "--preset", *(f"--{name}" for name in work.chosen)}, target)
+        refuse(given & {"--task", *(f"--{name}" for name in work.chosen)}, target)
     definition = None if is_chomsky else reproduction.get_target(target)
     if from_results:
         table = reproduction.load_results(target, results)
@@ -101,7 +99,7 @@ def reproduce(
         table = chomsky_table(folder, seeds, row or (), jobs)
         failed = bool(table["error"].notna().any())
     else:
-        options: Any = {"preset": preset, "seeds": seeds, "rows": row or (), "tasks": task or ()}
+        options: Any = {"seeds": seeds, "rows": row or (), "tasks": task or ()}
         options |= {"root": jobs, "device": device, **work.model_dump()}
         with jobs_progress() as on_change:
             table, outcomes = reproduction.reproduce(definition, on_change=on_change, **options)

@@ -89,7 +89,7 @@ def digit_data(
 
 
 def quicker(
-    patch: pytest.MonkeyPatch, shape: Any, first: Any, second: Any, name: str = "small"
+    patch: pytest.MonkeyPatch, shape: Any, first: Any, second: Any, name: str = "default"
 ) -> None:
     """A preset with these values in its shape, its first training and its retraining."""
     parts = zip(PRESETS[name], (shape, first, second), strict=True)
@@ -326,7 +326,12 @@ def abc(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
 TRAIN = (
     "train", "successor", "--digits", 5, "--heads", 8, "--width", 32, "--feedforward", 64,
     "--decoder-layers", 2, "--encoder-layers", 0, "--batch", 64, "--steps", 1500,
-    "--learning-rate", 0.005,
+    "--learning-rate", 0.005, "--optimizer", "adam", "--validate-every", 100, "--cooldown", 600,
+    "--early-stop-at", 0.999, "--early-stop-after", 2,
+)
+CALIBRATE = (
+    "calibrate", "--steps", 400, "--width", 32, "--feedforward", 64, "--optimizer", "adam",
+    "--validate-every", 100, "--cooldown", 0,
 )
 # fmt: on
 VANILLA, CALIBRATED = "successor-vanilla-seed0-1", "successor-calibrated-seed0-1"
@@ -362,7 +367,7 @@ def made_and_calibrated(folder: Path) -> None:
     """Both runs, made by the commands."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABC_RUNS", str(folder / "runs"))
-        for words in (TRAIN, ("calibrate", "--steps", 400)):
+        for words in (TRAIN, CALIBRATE):
             said = run_command(*words)
             assert said.code == 0, said
 

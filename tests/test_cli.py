@@ -275,7 +275,7 @@ def tiny_preset(monkeypatch) -> None:
     """The demo's preset is small enough for a test, and its task is short."""
     small = {"decoder_layers": 1, "heads": 4, "width": 32, "feedforward": 64}
     quick = {"batch": 32, "learning_rate": 0.01, "validate_every": 50}
-    quicker(monkeypatch, small, {**quick, "steps": 900}, {**quick, "steps": 60}, "quick")
+    quicker(monkeypatch, small, {**quick, "steps": 900}, {**quick, "steps": 60})
     monkeypatch.setitem(TASKS, "successor", Short)
     monkeypatch.setattr(check, "STEPS", 40)
 

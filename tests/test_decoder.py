@@ -140,7 +140,7 @@ def test_a_bias_says_that_it_is_of_a_stream(build):
 def test_it_is_trained_calibrated_and_certified(tmp_path, monkeypatch, abc):
     monkeypatch.setenv("ABC_RUNS", str(tmp_path))
     shape = {"width": 32, "heads": 4, "feedforward": 64, "decoder_layers": 2}
-    run = stages.train("successor", model="decoder", preset="quick", length=5, **shape)
+    run = stages.train("successor", model="decoder", length=5, **shape)
     assert run.config.kind == "decoder"
     assert abc("calibrate", "-q").code == 0
     assert abc("verify", "--json").json()["outcome"] == "certified"

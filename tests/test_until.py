@@ -23,7 +23,6 @@ from abc_calib.proof.prove import check, prepare, windows_inside
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.stages import running
-from abc_calib.stages.from_nothing import _everything, _sooner
 from abc_calib.stages.making import planned
 from abc_calib.training import trainer as training
 from abc_calib.training.trainer import Trainer
@@ -188,7 +187,7 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
     assert rates == (going_on if goes_on else (own.learning_rate, own.warmup))
     ran = run.result["ran"]
     assert ran["start"] == ("trial" if goes_on else "fresh")
-    assert (ran["learning_rate"], ran["warmup"], ran["stop_early"]) == (*rates, goes_on)
+    assert (ran["learning_rate"], ran["warmup"], ran["stop_early"]) == (*rates, True)
     assert ran["ends"] == ("windows" if goes_on else "held out")
     assert options.stop_early == goes_on  # without windows a retraining takes all of its steps
     if goes_on:
@@ -219,11 +218,10 @@ def test_a_line_less_is_never_counted_as_more_windows(seed):
         ("solve_equation", {}, 8, 64),  # a larger one, but of rows
     ],
 )
-def test_what_a_proof_from_nothing_trains_on(task, options, length, width):
-    first = planned(task, preset="quick", **options)
-    config = planned(task, preset="quick", **options, **_sooner(first))
+def test_what_a_first_training_trains_on(task, options, length, width):
+    config = planned(task, **options)
     assert (config.train.length, config.model.width) == (length, width)
-    assert ("steps" in _everything(config)) == (width == 128)
+    assert (plan_calibration(config).train.steps == 6000) == (width == 128)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from safetensors.torch import load_file, save_file
 from word_rules import Again, Copied
 
 from abc_calib import stages
-from abc_calib.config import PRESETS, TrainOptions, TransformerOptions
+from abc_calib.config import TrainOptions, TransformerOptions
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
@@ -658,13 +658,13 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
     words = [word.lstrip("-").replace("-", "_") for word in TRAIN[2::2]]
     options = dict(zip(words, TRAIN[3::2], strict=True))
     options["length"] = options.pop("digits")
-    run, certificate = stages.certified("successor", folder=tmp_path, preset="small", **options)
+    run, certificate = stages.certified("successor", folder=tmp_path, **options)
     assert (certificate.outcome, certificate.verified["wrong"]) == ("certified", 0)
     assert run.path == tmp_path / "successor-seed0-calibrated"
     assert (run.path / "certificate.md").exists()
     repaired = shutil.copytree(run.path, tmp_path / "successor-seed0-repaired")
     (run.path / "certificate.json").unlink()  # what a repair made is kept as well
-    again, _ = stages.certified("successor", folder=tmp_path, preset="small", **options)
+    again, _ = stages.certified("successor", folder=tmp_path, **options)
     assert again.path == repaired
     shutil.rmtree(repaired)
     longer = run.config.train.model_copy(update={"steps": 500})
@@ -674,14 +674,13 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
     other.save_result(run.result)
     stages.certify(other)
     assert stages.verify(other).verified
-    again, _ = stages.certified("successor", folder=tmp_path, preset="small", **options)
+    again, _ = stages.certified("successor", folder=tmp_path, **options)
     assert again.path == run.path  # what was repaired is of other options
 
 
 def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, monkeypatch, abc):
-    cooldown = PRESETS["quick"][1].cooldown
     shape = {"width": 8, "heads": 2, "feedforward": 8}
-    quicker(monkeypatch, shape, {"steps": 20, "batch": 4, "validate_every": 10}, {}, "quick")
+    quicker(monkeypatch, shape, {"steps": 20, "batch": 4, "validate_every": 10}, {})
     said = abc("prove", "successor", "--out", tmp_path / "a", "-q").error(1)
     assert "the model has not interpolated" in said
     runs = [
@@ -692,12 +691,9 @@ def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, mo
     assert {(r.config.train.early_stop_at, r.config.train.cooldown) for r in runs} == {(0.95, 100)}
     first, last = (r.load_model().state_dict() for r in (runs[0], runs[3]))
     assert any(not torch.equal(first[name], last[name]) for name in first)
-    with pytest.raises(AbcError, match="has not interpolated"):  # a preset that is asked for
-        how = {"preset": "quick", "steps": 20, "progress": False}
-        stages.certified("successor", folder=tmp_path / "b", **how)
-    (asked,) = (tmp_path / "b").iterdir()
-    train = Run.open(asked).config.train
-    assert (train.early_stop_at, train.cooldown) == (0.999, cooldown)
+    with pytest.raises(AbcError, match="has not interpolated"):  # steps that are asked for
+        stages.certified("successor", folder=tmp_path / "b", steps=20, progress=False)
+    assert len(list((tmp_path / "b").iterdir())) == 1
 
 
 def test_lines_that_go_on_by_a_part_of_a_column_are_refused(monkeypatch):

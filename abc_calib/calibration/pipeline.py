@@ -86,11 +86,13 @@ def calibrate(
     size: Size | None = None,
     optimizer: str = "adam",
     undecided: Undecided = lambda _: (0, 0),
+    retrained: Model | None = None,
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
     ``size``: how much a row sees with given lines, ``optimizer``: what the retraining trains with,
-    ``undecided``: where lines rule out that a model is right; see ``trial.choose``. Raises
+    ``undecided``: where lines rule out that a model is right; see ``trial.choose``. ``retrained``:
+    what will be trained with the lines, by default a model of the same shape. Raises
     ``AbcError`` if they all do, or if the model decodes less than ``refused_below`` of training
     samples correctly, unless ``force``.
     """
@@ -101,7 +103,9 @@ def calibrate(
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
         strength = partial(weights, fit)
-        choice = choose(candidates, model, data, size, strength, on_check, optimizer, undecided)
+        choice = choose(
+            candidates, retrained or model, data, size, strength, on_check, optimizer, undecided
+        )
     bias = choice.bias
     return Calibration(
         bias,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from abc_calib import plugins
 from abc_calib.calibration.fits import fit_type
 from abc_calib.config import (
+    PRESETS,
     CalibrationOptions,
     Options,
+    RetrainedOptions,
     RunConfig,
     TrainOptions,
     build,
-    preset,
     refuse_unknown,
     take,
 )
@@ -22,15 +25,16 @@ from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
+from abc_calib.training.recipes import Recipe, recipe_of
 from abc_calib.version import __version__
 
-FEW_STEPS = 2000
-"""Of fewer a retraining may cool down: a sum in base 10 has 948, a product 14,269."""
+EMPTY: Mapping[str, int] = MappingProxyType({})
 
 
-def retrained_shape(options: Any, scheme: str = "none") -> Any:
-    """The model that is trained with the lines: the same, with other positions and no window."""
+def retrained_shape(options: Any, scheme: str = "none", widths: Mapping[str, int] = EMPTY) -> Any:
+    """The model that is trained with the lines: other positions and ``widths``, no window."""
     changed = {
+        **widths,
         "scheme": scheme,
         "attention_window": None,
         "cyclic": None if scheme == "none" else getattr(options, "cyclic", None),
@@ -39,11 +43,16 @@ def retrained_shape(options: Any, scheme: str = "none") -> Any:
     return options.model_copy(update=update)
 
 
-def _is_soon_learned(task: Any) -> bool:
-    """Whether the outputs of a task have rows and its rule has few steps."""
-    rule = task.rule() if task.notation == "rows" else None
-    parts = (rule.first, rule.later) if rule else ()
-    return bool(parts) and all(len(part.steps[0]) < FEW_STEPS for part in parts if part)
+def narrow_widths(config: RunConfig, recipe: Recipe, scheme: str) -> Mapping[str, int]:
+    """The widths of a recipe's retrained model; empty if the first model's are to be kept.
+
+    They are where a model has positions, or where its heads need more.
+    """
+    width = recipe.retrained.get("width", 0)
+    shape: Any = config.model
+    if scheme != "none" or not 0 < width < shape.width or width % shape.heads:
+        return EMPTY
+    return recipe.retrained
 
 
 def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
@@ -66,12 +75,11 @@ def check_sites(options: CalibrationOptions, config: RunConfig) -> None:
             raise OptionError(name, value, rule)
 
 
-def plan_calibration(
-    config: RunConfig, *groups: Options, scheme: str = "none", **keywords: Any
-) -> RunConfig:
+def plan_calibration(config: RunConfig, *groups: Options, **keywords: Any) -> RunConfig:
     """Return the configuration of calibrating a run of ``config``, checked; write nothing.
 
-    ``groups``: options of the calibration and of the retraining, which ``keywords`` may name, too.
+    ``groups``: options of the calibration, the retraining and the retrained model, which
+    ``keywords`` may name, too.
     """
     model_class = model_type(config.kind)
     if model_class.no_lines:
@@ -79,15 +87,21 @@ def plan_calibration(
     data = Run.draft(config).data
     options = take(CalibrationOptions, keywords, groups)
     chosen = take(TrainOptions, keywords, groups)
-    refuse_unknown(keywords, CalibrationOptions, TrainOptions)
+    shape_options = take(RetrainedOptions, keywords, groups)
+    refuse_unknown(keywords, CalibrationOptions, TrainOptions, RetrainedOptions)
     if data.fit and "fit" not in options.model_fields_set:
         options = options.model_copy(update={"fit": data.fit})
     resolve_defaults(options)
     check_sites(options, config)
-    shape = model_class.resolve_defaults(retrained_shape(config.model, scheme), data)
-    _, _, retraining = preset(config.preset, data.task.notation, _is_soon_learned(data.task))
+    preset = config.preset if config.preset in PRESETS else "default"  # of an earlier version
+    recipe = recipe_of(data.task, preset, config.kind, {})
+    widths = shape_options.widths or narrow_widths(config, recipe, shape_options.scheme)
+    retrained = retrained_shape(config.model, shape_options.scheme, widths)
+    shape = model_class.resolve_defaults(retrained, data)
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
-    training = retraining.model_copy(update=kept | chosen.chosen)
+    if kept["sampling"] == "few":
+        kept["sampling"] = "uniform"  # of all symbols
+    training = recipe.retraining.model_copy(update=kept | chosen.chosen)
     check_optimizer(model_class, training)
     if (training.length, training.format) != (config.train.length, config.train.format):
         raise UsageError("length and format of the retraining are those of the first training")
@@ -103,6 +117,6 @@ def plan_calibration(
     )
     check_samples(3 * options.samples, training.length)
     check_own(planned, Run.draft(planned).data)
-    if training.batch > retraining.batch:
+    if training.batch > recipe.retraining.batch:
         check_training(planned, Run.draft(planned).data)
     return planned

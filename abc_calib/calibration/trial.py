@@ -19,7 +19,7 @@ from torch import Tensor
 
 from abc_calib.calibration.fits.base import closed, sinks
 from abc_calib.calibration.plan import retrained_shape
-from abc_calib.config import QUICKLY, RETRAIN, TrainOptions
+from abc_calib.config import ADAM, RETRAIN, TrainOptions
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import exact_matches
@@ -32,10 +32,10 @@ ENOUGH, LARGELY = 0.995, 0.98
 does not see."""
 STEPS = 1000
 """Most of a trial."""
-LONG = RETRAIN.model_copy(update={"learning_rate": 8e-3})
+LONG = ADAM.model_copy(update={"learning_rate": 8e-3})
 COOLED = "muon, cooled"
 TRIALS: dict[str, TrainOptions] = {
-    COOLED: QUICKLY,
+    COOLED: RETRAIN,
     "muon": LONG.model_copy(update={"optimizer": "muon"}),
     "adam": LONG,
 }

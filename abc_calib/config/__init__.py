@@ -23,4 +23,4 @@ from abc_calib.config.model import (
 )
 from abc_calib.config.options import Options, build, refuse_unknown, take
 from abc_calib.config.run import FORMAT_VERSION, Origin, RunConfig, load_config
-from abc_calib.config.training import PRESETS, QUICKLY, RETRAIN, TrainOptions, preset
+from abc_calib.config.training import ADAM, PRESETS, RETRAIN, TrainOptions

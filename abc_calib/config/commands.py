@@ -75,7 +75,7 @@ class TaskOptions(Options):
 class RecipeOptions(Options):
     """Where the defaults of a training are from."""
 
-    preset: Word = option("small", "small (minutes on a CPU), quick or paper.")
+    preset: Word = option("default", "default (a minute or two on a CPU) or paper.")
     model: Word | None = option(
         None,
         "transformer (an encoder-decoder), decoder (decoder-only) or gru; by default transformer.",
@@ -92,7 +92,24 @@ class RecipeOptions(Options):
 class RetrainedOptions(Options):
     """What a retrained model does not have from the first one."""
 
+    group_title: ClassVar[str] = "a retrained model"
+    help_panel: ClassVar[str] = "Retrained model"
+
     scheme: Word = option("none", "Positions of the retrained model.")
+    width: int | None = option(
+        None, "Its width, by default by the size of the task's rule.", ge=2, le=16384
+    )
+    feedforward: int | None = option(
+        None, "Its feed-forward width, by default twice its width.", ge=1, le=65536
+    )
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Both widths, if one is given."""
+        width, feedforward = self.width, self.feedforward
+        if width is not None:
+            return {"width": width, "feedforward": feedforward or 2 * width}
+        return {} if feedforward is None else {"feedforward": feedforward}
 
 
 class EvaluateOptions(Options):

@@ -57,7 +57,7 @@ class RunConfig(Options):
     task: str
     base: int | None = None
     task_options: dict[str, int | str] = {}
-    preset: str = "small"
+    preset: str = "default"
     kind: str = "transformer"
     model: SerializeAsAny[ModelOptions]
     train: TrainOptions

@@ -15,8 +15,8 @@ TRAINING = "Training"
 class TrainOptions(Options):
     """How a model is trained.
 
-    ``steps`` is the most; ``stop_early`` ends at interpolation, which is an exact match of 99.9 %
-    on held-out problems, or at ``early_stop_at``. ``cooldown`` is how many steps the learning rate
+    ``steps`` is the most; ``stop_early`` ends at ``early_stop_at``, the exact match on held-out
+    problems. ``cooldown`` is how many steps the learning rate
     takes to fall once the model is nearly there (0: it does not). A ``schedule`` is a cosine, or
     the rate halved on a plateau.
     """
@@ -25,21 +25,20 @@ class TrainOptions(Options):
     help_panel: ClassVar[str] = TRAINING
 
     steps: int = option(3000, "Most optimiser steps.", ge=1, le=10**9)
-    batch: int = option(128, "Samples a step.", ge=1, le=10**6)
-    learning_rate: float = option(3e-3, "Highest learning rate.", gt=0, le=1000)
+    batch: int = option(64, "Samples a step.", ge=1, le=10**6)
+    learning_rate: float = option(2.5e-3, "Highest learning rate.", gt=0, le=1000)
     optimizer: Literal["adam", "muon"] = option(
-        "adam", "adam, or muon: a Transformer's matrices by Muon, and the rest by Adam."
+        "muon", "adam, or muon: a Transformer's matrices by Muon, and the rest by Adam."
     )
     warmup: int = option(100, "Steps in which the rate rises to its highest.", ge=0, le=10**9)
-    validate_every: int = option(100, "Steps between two validations.", ge=1, le=10**9)
+    validate_every: int = option(50, "Steps between two validations.", ge=1, le=10**9)
     stop_early: bool = option(
         True,
         "Stop when the model interpolates (see early_stop_at). A retraining on lines stops when "
-        "the model is right in every window; if windows cannot be listed, the preset small "
-        "takes all steps.",
+        "the model is right in every window.",
     )
     cooldown: int = option(
-        600,
+        100,
         "Steps in which the rate falls once the model is nearly there; 0: it does not.",
         ge=0,
         le=10**9,
@@ -68,14 +67,14 @@ class TrainOptions(Options):
         "Token tasks: train by held-out problems of the same lengths, or the papers' longer ones.",
     )
     early_stop_at: float = option(
-        0.999,
-        "Exact match on held-out problems that ends the training; 0, of tasks in rows: as soon as "
-        "the lines that decide are found.",
+        0.95,
+        "Exact match on held-out problems that ends the training, 0.999 where a task has no rule; "
+        "0, by default of tasks in rows: as soon as the lines that decide are found.",
         ge=0,
         le=1,
     )
     early_stop_after: int = option(
-        2, "How many such validations in a row end the training.", ge=1, le=10**6
+        1, "How many such validations in a row end the training.", ge=1, le=10**6
     )
     patience: int = option(
         0,
@@ -100,59 +99,31 @@ class TrainOptions(Options):
     )
 
 
-RETRAIN = TrainOptions(steps=2000, learning_rate=4e-3, cooldown=0)
-"""Retraining ends when every window is right; where none are listed, after all of its steps."""
-
-QUICK = TrainOptions(
-    batch=64,
-    optimizer="muon",
-    learning_rate=2.5e-3,
-    validate_every=50,
-    cooldown=200,
-    early_stop_after=1,
-)
+FIRST = TrainOptions()
 """A first training that is good enough to be calibrated."""
-QUICKLY = RETRAIN.model_copy(update={"optimizer": "muon", "validate_every": 50, "cooldown": 150})
-"""Retraining that ends as soon as it is certain that the model is right."""
+RETRAIN = TrainOptions(
+    steps=2000,
+    batch=128,
+    learning_rate=4e-3,
+    cooldown=150,
+    early_stop_at=0.999,
+    early_stop_after=2,
+)
+"""A retraining on lines, which ends as soon as every window is right."""
+ADAM = RETRAIN.model_copy(update={"optimizer": "adam", "validate_every": 100, "cooldown": 0})
+"""The same for models that Muon does not train."""
 
-SMALL = TransformerOptions(encoder_layers=1)
+SHAPE = TransformerOptions(encoder_layers=1)
 PRESETS: dict[str, tuple[TransformerOptions, TrainOptions, TrainOptions]] = {
-    "small": (SMALL, TrainOptions(), RETRAIN),
-    "quick": (SMALL, QUICK, QUICKLY),
+    "default": (SHAPE, FIRST, RETRAIN),
     "paper": (
         TransformerOptions(width=128, feedforward=512, dropout=0.3, post_norm=True),
-        TrainOptions(steps=20_000, learning_rate=5e-4, batch=256),
-        RETRAIN.model_copy(update={"learning_rate": 5e-4, "batch": 256, "stop_early": False}),
+        ADAM.model_copy(
+            update={"steps": 20_000, "learning_rate": 5e-4, "batch": 256, "cooldown": 600}
+        ),
+        ADAM.model_copy(update={"learning_rate": 5e-4, "batch": 256, "stop_early": False}),
     ),
 }
-"""Transformer, first training and retraining. ``small`` takes CPU minutes and ``quick`` one or two;
-``paper`` has the model of the public code of Duan & Shi: three post-norm decoder layers, no encoder
-(their section 3.3 has one encoder and six decoder layers)."""
-
-ROWS = (
-    TransformerOptions(scheme="coupled"),
-    TrainOptions(steps=4000, sampling="mixed", validate_every=250),
-    TrainOptions(
-        steps=7000,
-        batch=64,
-        learning_rate=3e-3,
-        optimizer="muon",
-        sampling="mixed",
-        validate_every=250,
-        cooldown=0,
-    ),
-)
-"""``small`` and ``quick`` where outputs have rows: a row takes longer than a sum."""
-SOON_LEARNED = ROWS[2].model_copy(update={"cooldown": 200})
-"""Of rows with few windows: a sum in base 10 takes 500 steps, without a cooldown 3,250."""
-
-
-def preset(
-    name: str, notation: str, is_soon_learned: bool = False
-) -> tuple[TransformerOptions, TrainOptions, TrainOptions]:
-    """A preset for tasks of a notation; of rows also by whether their rule is learned soon."""
-    if name not in ("small", "quick") or notation not in ("rows", "row words"):
-        return PRESETS[name]
-    if notation == "row words":
-        return ROWS[0], *PRESETS[name][1:]
-    return (*ROWS[:2], SOON_LEARNED) if is_soon_learned else ROWS
+"""Transformer, first training and retraining. ``paper`` has the model of the public code of Duan &
+Shi: three post-norm decoder layers, no encoder (their section 3.3 has one encoder and six decoder
+layers). What ``default`` does follows from the task, too: ``abc_calib.training.recipes``."""

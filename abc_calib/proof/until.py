@@ -20,6 +20,7 @@ from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.nn.base import Model, in_float64
 from abc_calib.proof.decide import failing_sources
 from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
+from abc_calib.training.recipes import is_large
 from abc_calib.training.schedule import NEARLY
 from tasks.rules import Rule
 
@@ -42,8 +43,6 @@ MOST, MOST_DRAWN = 400, 4000
 """Of them all that are kept, the latest; the latter where they are drawn (``hard_to_learn``)."""
 SHARE, SHARE_DRAWN = 0.25, 0.5
 """Of them in a batch, at most; as before."""
-MANY_STEPS = 20_000
-"""A rule of more steps is a large table: N×1 in base 36 has 25,941, S5 14,641."""
 MANY = 3 * 10**6
 """Where there are more windows, sources are made and kept in proportion, up to ``LIMIT`` times."""
 LIMIT = 7
@@ -162,11 +161,6 @@ def mined(
     drawn = failing_sources(proof, checked, each, data.length, rng, near=True, patient=patient)
     texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, most))
     return [text for text in texts if data.may_train(data.task.parse(text))]
-
-
-def is_large(rule: Rule | None) -> bool:
-    """Whether a rule of one row has more steps than a model of width 64 learns."""
-    return rule is not None and not rule.in_rows and len(rule.first.steps[0]) > MANY_STEPS
 
 
 def hard_to_learn(rule: Rule) -> bool:

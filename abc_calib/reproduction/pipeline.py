@@ -42,7 +42,6 @@ drawn of its cross-attention, one source of the first model."""
 def reproduce(
     target: Target,
     *,
-    preset: str = "small",
     seeds: int | None = None,
     rows: Sequence[str] = (),
     tasks: Sequence[str] = (),
@@ -57,7 +56,7 @@ def reproduce(
     run only these, by default all. ``work``: fields of ``WorkOptions``.
     """
     root = root or jobs_root()
-    entries = target.entries(preset, seeds)
+    entries = target.entries(seeds)
     jobs = [entry.job for entry in only(entries, rows, tasks)]
     outcomes = run_jobs(jobs, root, device=device, on_change=on_change, **work)
     return collect(entries, root, outcomes), outcomes

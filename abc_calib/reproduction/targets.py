@@ -32,15 +32,15 @@ class Section(BaseModel):
 class Row(Section):
     """A row of a table: how it is printed, and how its model is made.
 
-    ``own`` marks what a paper proposes, against which it sets the others; ``preset``: its own,
-    whatever the others are trained with; ``tasks``: those that it is a row of, by default all.
+    ``own`` marks what a paper proposes, against which it sets the others; ``tasks``: those that it
+    is a row of, by default all.
     """
 
     label: str = ""
     options: dict[str, Any] = {}
     calibrate: dict[str, Any] | None = None
     own: bool = True
-    preset: str = ""
+    preset: str = "default"
     tasks: tuple[str, ...] = ()
 
     @property
@@ -158,18 +158,15 @@ class Target(Section):
         """The number of seeds by task and row: ``seeds``, or the default of each."""
         return {place: seeds or self.rule(*place).seeds or 1 for place in self.places}
 
-    def entries(self, preset: str = "small", seeds: int | None = None) -> list[Entry]:
+    def entries(self, seeds: int | None = None) -> list[Entry]:
         """Its jobs, all rows of seed 0 first."""
         entries = []
         for place, count in self.seed_counts(seeds).items():
-            row = self.places[place]
-            how: dict[str, Any] = {"preset": row.preset or preset, "tests": self.test_lists[place]}
-            calibrate = row.calibrate
-            if calibrate is not None and how["preset"] != "quick":  # a paper's steps to their end
-                calibrate = {"stop_early": False, **calibrate}
+            row, tests = self.places[place], self.test_lists[place]
+            how: dict[str, Any] = {"preset": row.preset, "calibrate": row.calibrate}
             for seed in range(count):
                 options = {**row.options, "seed": seed}
-                job = Job(task=place[0], options=options, calibrate=calibrate, **how)
+                job = Job(task=place[0], options=options, tests=tests, **how)
                 entries.append(Entry(*place, seed, job))
         return sorted(entries, key=lambda entry: entry.seed)
 
@@ -177,18 +174,28 @@ class Target(Section):
 def read_targets(text: str) -> dict[str, Target]:
     """Read the targets of a file's text, by name; ``ValueError`` for an unknown key.
 
-    A row that is ``like`` an earlier one has its keys, unless it says otherwise.
+    A row that is ``like`` an earlier one has its keys, unless it says otherwise; what it does not
+    say of a Transformer that is trained by the default recipe is in the section ``transformers``.
     """
     data = tomllib.loads(text)
+    made_with = data.pop("transformers", {})
     keys: dict[str, dict[str, Any]] = {}
     for name, row in data.pop("rows").items():
         keys[name] = {"label": name, **keys.get(row.pop("like", ""), {}), **row}
-    rows = {name: Row(**row) for name, row in keys.items()}
+    rows = {name: Row(**_filled(row, made_with)) for name, row in keys.items()}
     targets = {}
     for name, section in data.pop("targets").items():
         tests = [Rule(**rule) for rule in (*data.get("tests", ()), *section.get("tests", ()))]
         targets[name] = Target(name=name, all_rows=rows, **{**data, **section, "tests": tests})
     return targets
+
+
+def _filled(row: dict[str, Any], made_with: dict[str, Any]) -> dict[str, Any]:
+    """A row's keys with the options of ``made_with``, where they are of its kind."""
+    if row.get("preset") or row.get("options", {}).get("model") == "gru":
+        return row
+    parts = ("options", "calibrate") if "calibrate" in row else ("options",)
+    return row | {part: made_with.get(part, {}) | row.get(part, {}) for part in parts}
 
 
 TARGETS: dict[str, Target] = {}

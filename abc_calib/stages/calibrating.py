@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -13,14 +14,14 @@ from abc_calib import plugins
 from abc_calib.calibration.fits.rows import PROBLEMS
 from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
-from abc_calib.calibration.plan import plan_calibration
+from abc_calib.calibration.plan import plan_calibration, retrained_shape
 from abc_calib.calibration.trial import Check
 from abc_calib.calibration.windows import check_decided, undecided
-from abc_calib.config import Options
+from abc_calib.config import Options, RetrainedOptions, RunConfig, take
 from abc_calib.data import Batch, Data
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.geometry import LineBias
-from abc_calib.nn.base import resolve_device
+from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.progress import busy
 from abc_calib.proof.prove import windows_inside
@@ -44,25 +45,79 @@ def calibrate(
     """Find the lines of a trained run and, with ``retrain``, train a new model with them.
 
     Makes a new run folder. A retraining that its certificate ends goes on from the weights of the
-    trial that chose the lines, any other one begins anew. Raises ``AbcError`` if the model has not
-    interpolated, unless ``force``. ``options``: ``device``, ``on_step``, ``progress`` and ``track``
-    as of ``train``; ``scheme``, the positions of the new model (``none``); and in place of
-    ``groups`` fields of ``CalibrationOptions`` and, of the retraining, ``TrainOptions``.
+    trial that chose the lines, any other one begins anew. The new model is as narrow as the rule
+    of the task allows; one that does not learn it is followed by one as wide as the first. Raises
+    ``AbcError`` if the model has not interpolated, unless ``force``. ``options``: ``device``,
+    ``on_step``, ``progress`` and ``track`` as of ``train``; and in place of ``groups`` fields of
+    ``CalibrationOptions`` and, of the retraining, ``RetrainedOptions`` and ``TrainOptions``.
     ``on_check`` is called with each trial of lines, ``on_lines`` with the new run.
     """
     work = Work.of(options)
     vanilla = vanilla_of(run)
     vanilla.check()
-    options["scheme"] = plugins.by_name("scheme", options.get("scheme", "none"))
+    options = plugins.options_by_name(options)
     config = plan_calibration(vanilla.config, *groups, **options)
-    assert config.calibration is not None
     model = vanilla.load_model().to(resolve_device(work.device, doubles=True))
-    again = build_model(config.kind, config.model, vanilla.data, config.train.seed)
+
+    def find(config: RunConfig) -> Calibration:
+        return _find_lines(vanilla, model, config, force, retrain, on_check, work)
+
+    if wider := _wider(config, vanilla.config, groups, options):
+        calibration = find(config)
+        if not calibration.checks or calibration.weights or not config.train.stop_early:
+            narrow = _calibrated(vanilla, config, calibration, out, on_lines)
+            if not retrain or _is_right(train_run(narrow, work)):
+                return narrow
+            narrow.path.rename(f"{narrow.path}-narrow")
+        narrow_shape: Any = config.model
+        wide: Any = wider.model
+        warnings.warn(
+            f"a model of width {narrow_shape.width} does not learn the task with these lines: one "
+            f"of width {wide.width} is trained",
+            AbcWarning,
+            stacklevel=2,
+        )
+        config = wider
+    calibration = find(config)
+    calibrated = _calibrated(vanilla, config, calibration, out, on_lines)
+    if retrain:
+        return train_run(calibrated, work)
+    with tracked(work.track, calibrated):
+        return calibrated
+
+
+def _wider(
+    config: RunConfig, first: RunConfig, groups: Sequence[Options], options: Mapping[str, Any]
+) -> RunConfig | None:
+    """The configuration as wide as the first model, if the recipe alone made it narrower."""
+    given = take(RetrainedOptions, dict(options), groups)
+    if given.widths or config.model == retrained_shape(first.model, given.scheme):
+        return None
+    widths = {name: getattr(first.model, name) for name in ("width", "feedforward")}
+    others = [group for group in groups if group is not given]
+    return plan_calibration(first, *others, **{**options, **widths, "scheme": given.scheme})
+
+
+def _find_lines(
+    vanilla: Run,
+    model: Model,
+    config: RunConfig,
+    force: bool,
+    retrain: bool,
+    on_check: Callable[[Check], None],
+    work: Work,
+) -> Calibration:
+    """The lines of a run's model for a retraining of that configuration.
+
+    With ``retrain``, and not ``force``, lines on which no model can be right are an error.
+    """
+    assert config.calibration is not None
+    again: Any = build_model(config.kind, config.model, vanilla.data, config.train.seed)
     judged = again.in_whole_sources or not again.no_certificate
     data = Run.draft(config).data  # of all symbols, where the first training saw a few
     batch = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
     size = None if batch is None else partial(_seen, again, data, batch)
-    keywords: Any = {}
+    keywords: Any = {"retrained": again.to(model.device)}
     if batch is not None and not force:
         keywords["undecided"] = partial(undecided, model=again, batch=batch)
     with busy("reading attention and choosing lines", work.progress):
@@ -72,16 +127,31 @@ def calibrate(
         )
     if batch is not None:
         check_decided(calibration.bias, again, batch, refuse=retrain and not force)
-    if options["scheme"] != "none" or not config.train.stop_early:
+    if getattr(config.model, "scheme", "none") != "none" or not config.train.stop_early:
         # a trial has no positions, and nothing that trains to its end goes on from it
-        calibration = replace(calibration, weights=None)
+        return replace(calibration, weights=None)
+    return calibration
+
+
+def _calibrated(
+    vanilla: Run,
+    config: RunConfig,
+    calibration: Calibration,
+    out: Path | str | None,
+    on_lines: Callable[[Run, Calibration], None],
+) -> Run:
+    """A new run with the lines, not yet trained."""
     config = config.model_copy(update={"parent": str(vanilla.path)})
-    calibrated = created(config, out, calibration.write)
-    on_lines(calibrated, calibration)
-    if retrain:
-        return train_run(calibrated, work)
-    with tracked(work.track, calibrated):
-        return calibrated
+    run = created(config, out, calibration.write)
+    on_lines(run, calibration)
+    return run
+
+
+def _is_right(run: Run) -> bool:
+    """Whether a retraining got to its end: every window right, where windows are listed."""
+    result = run.result or {}
+    by_windows = result["ran"]["ends"] == "windows"
+    return bool(run.history()[-1].get("over")) if by_windows else bool(result["interpolated"])
 
 
 def _seen(model: Any, data: Data, batch: Batch, lines: LineBias) -> float:

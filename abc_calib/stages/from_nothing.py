@@ -24,27 +24,14 @@ from abc_calib.proof.forms import Unbounded
 from abc_calib.proof.prove import setup_of
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import seen_again, verify
-from abc_calib.proof.until import is_large
 from abc_calib.runs import Run
 from abc_calib.stages.calibrating import calibrate
 from abc_calib.stages.judging import ignore
 from abc_calib.stages.making import hopeless, planned, train_new
 from abc_calib.stages.running import Work, finished
 from abc_calib.training.trainer import Callback, Progress
-from tasks import ROW_TASKS, Task
+from tasks import Task
 
-SOONER = {"early_stop_at": 0.95, "cooldown": 100}
-"""With its own preset, a first training ends before its last mistakes go: the lines are there by
-then, and a trial judges them. Lines of several rows are there long before, and the problems
-themselves say whether they decide."""
-DIGITS = 6
-"""Products of fewer digits lack windows of longer ones, which are then wrong after a retraining."""
-MANY_SYMBOLS = 16
-"""Of more symbols a first training sees a few: which they are makes no difference to the lines."""
-WIDER = {"width": 128, "feedforward": 256, "batch": 128}
-"""What learns a large table."""
-LONGER = {"steps": 6000, "cooldown": 0}
-"""Then a retraining takes longer, too, and its rate stays high."""
 ROUNDS = 4
 """First trainings at most: each goes on from the weights of the one before, at a full rate."""
 
@@ -63,16 +50,13 @@ def certified(
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
     resumed or skipped. ``options`` are those of ``train``; ``on_step`` is called with the name of
     the stage, too. A model with failing windows is repaired once; a certified one is verified by
-    dense attention, and kept with its certificate. The preset is ``quick`` by default; then a first
-    training ends at 95 % of held-out problems, where problems are not of several rows. One that
-    does not get there goes on from its weights, with the schedule begun anew, up to three times,
-    unless ``steps`` say how many there are.
+    dense attention, and kept with its certificate. A first training that does not get to its end
+    goes on from its weights, with the schedule begun anew, up to three times, unless ``steps`` say
+    how many there are.
     """
     work = Work.of(options)
     task = plugins.by_name("task", task)
-    is_default, choices = "preset" not in options, {"preset": "quick", **options, "seed": seed}
-    if is_default and (sooner := _sooner(planned(task, **choices))):
-        choices = {**sooner, **choices}
+    choices = {**options, "seed": seed}
     once = planned(task, **choices)
     if (why := hopeless(once)) is not None:
         raise why
@@ -102,20 +86,9 @@ def certified(
     return run, certificate
 
 
-def _sooner(config: RunConfig) -> dict[str, Any]:
-    """How a first training ends sooner, which only has to show the lines."""
-    data = Run.draft(config).data
-    if data.fit == "rows":  # which needs all symbols, to see whether its lines decide
-        longer = config.task in ROW_TASKS and data.task.base > 2
-        return {"early_stop_at": 0.0} | ({"length": DIGITS} if longer else {})
-    many = getattr(data.task, "redrawn", False) and len(data.task.inputs) > MANY_SYMBOLS
-    wider = WIDER if is_large(data.task.rule()) else {}
-    return SOONER | wider | ({"sampling": "few"} if many else {})
-
-
 def _decidable(config: RunConfig) -> RunConfig:
     """The configuration of the retraining; ``UsageError`` where no certificate could judge it."""
-    second = Run.draft(plan_calibration(config, **_everything(config)))
+    second = Run.draft(plan_calibration(config))
     if second.task.rule() is None:
         raise UsageError(
             f"no certificate can judge {config.task}: it has no rule, since its class says no "
@@ -176,16 +149,10 @@ def _trained_twice(
             folder = first.with_name(f"{first.name}-{number}")
             config = once.model_copy(update={"parent": str(vanilla.path)})
             vanilla = finished(folder, partial(train_new, config, folder, training), training, once)
-        options = _everything(once) | vars(retraining)
-        return finished(
-            second, partial(calibrate, vanilla, out=second, **options), retraining, twice
-        )
-
-
-def _everything(config: RunConfig) -> dict[str, Any]:
-    """A retraining sees all symbols, also where the first training saw a few."""
-    all_symbols = {"sampling": "uniform"} if config.train.sampling == "few" else {}
-    return all_symbols | (LONGER if is_large(Run.draft(config).task.rule()) else {})
+        again = partial(calibrate, vanilla, out=second, **vars(retraining))
+        if (second / "config.json").is_file():  # may be as wide as the first model
+            twice = twice.model_copy(update={"model": Run.open(second).config.model})
+        return finished(second, again, retraining, twice)
 
 
 def _interpolates(vanilla: Run) -> bool:

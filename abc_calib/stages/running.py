@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from abc_calib.calibration.pipeline import Deciding
-from abc_calib.config import RETRAIN, RunConfig, TrainOptions, preset
+from abc_calib.config import RunConfig, TrainOptions
 from abc_calib.errors import UsageError
 from abc_calib.files import locked
 from abc_calib.nn.base import Model, resolve_device
@@ -67,8 +67,7 @@ class Setup:
 def set_up(run: Run) -> Setup:
     """Decide what the training of a run does.
 
-    A retraining that its windows end goes on from the trial's weights, at half the rate. One that
-    ought to end so, and whose windows cannot be listed, takes all its steps.
+    A retraining that its windows end goes on from the trial's weights, at half the rate.
     """
     config, options = run.config, run.config.train
     model = build_model(config.kind, config.model, run.data, options.seed)
@@ -83,11 +82,7 @@ def set_up(run: Run) -> Setup:
     if not options.stop_early:
         return Setup(model, "fresh", None, options)
     stopping = certain(model, run.data, options.seed)
-    if stopping is None:
-        if preset(config.preset, run.task.notation)[2] is RETRAIN:
-            options = options.model_copy(update={"stop_early": False})  # margins go on growing
-        return Setup(model, "fresh", None, options)
-    if not (weights := run.trial_weights()):
+    if stopping is None or not (weights := run.trial_weights()):
         return Setup(model, "fresh", stopping, options)
     model.load_state_dict(weights, strict=False)
     rate, warmup = GOING_ON * options.learning_rate, min(WARM_UP, options.warmup)

@@ -58,7 +58,7 @@ class Job(Options):
     task: str
     base: int | None = None
     task_options: dict[str, int | str] = {}
-    preset: str = "small"
+    preset: str = "default"
     options: dict[str, Any] = {}
     calibrate: dict[str, Any] | None = None
     tests: tuple[Test, ...] = ()

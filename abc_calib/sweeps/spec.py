@@ -45,7 +45,7 @@ class Section(Options):
     seeds: Seed | list[Seed] = Field(1, examples=["3 for 0, 1 and 2, or [5, 7]"])
     base: int | None = Field(None, ge=2, le=36)
     task_options: dict[str, int | str] = {}
-    preset: Word = "small"
+    preset: Word = "default"
     calibrate: bool = False
     lengths: list[Length] = Field([6, 10, 15, 20, 50], min_length=1)
     samples: int = Field(1000, ge=1, le=MOST_SAMPLES)

@@ -17,7 +17,7 @@ from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
-from abc_calib.training.recipes import RECIPES, check_preset
+from abc_calib.training.recipes import RECIPES, recipe_of
 from abc_calib.version import __version__
 from tasks import Task
 
@@ -27,7 +27,7 @@ def plan_training(
     *,
     base: int | None = None,
     task_options: Mapping[str, int | str | None] | None = None,
-    preset: str = "small",
+    preset: str = "default",
     model: str | None = None,
     epochs: int | None = None,
     finetune: Run | None = None,
@@ -46,7 +46,6 @@ def plan_training(
         raise UsageError(f"finetune {finetune}: its model is {finetune.config.kind}, not {kind}")
     options = {key: value for key, value in (task_options or {}).items() if value is not None}
     problem = plugins.make_task(task, base=base, **options)
-    check_preset(preset)
     with plugins.in_one_line(task):
         return _planned(task, problem, options, preset, kind, epochs, finetune, keywords)
 
@@ -64,20 +63,19 @@ def _planned(
     """The same, of a task that is known."""
     model_class = model_type(kind)
     keywords = {name: value for name, value in keywords.items() if value is not None}
-    keywords = {"length": problem.train_length, "sampling": problem.sampling} | keywords
     of_model, of_training = take(model_class.options_type, keywords), take(TrainOptions, keywords)
     for name, value in keywords.items():
         if kinds := [k for k, group in MODEL_OPTIONS.items() if name in group.model_fields]:
             rule = f"an option of {' and '.join(kinds)}, not of {kind}; leave it out"
             raise OptionError(name, value, rule)
     refuse_unknown(keywords, model_class.options_type, TrainOptions)
-    check_samples(PROBLEMS, of_training.length, "length")
     inherited = finetune.config.model.model_dump() if finetune else {}
     chosen = {**inherited, **of_model.chosen, **of_training.chosen, "epochs": epochs}
-    shape, training = RECIPES[kind](problem, preset, chosen)
-    shape = shape if finetune is None else finetune.config.model
+    recipe = recipe_of(problem, preset, kind, chosen)
+    shape = recipe.shape if finetune is None else finetune.config.model
     shape = shape.model_copy(update=of_model.chosen)
-    training = training.model_copy(update=of_training.chosen)
+    training = recipe.first.model_copy(update=of_training.chosen)
+    check_samples(PROBLEMS, training.length, "length")
     check_optimizer(model_class, training)
     data = make_data(problem, training)
     shape = model_class.resolve_defaults(shape, data)

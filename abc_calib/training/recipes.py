@@ -1,72 +1,173 @@
-"""How each kind of model trains by default: its shape and options by preset.
+"""How each kind of model trains by default: one recipe for commands, sweeps and Python.
 
-A recipe gives the options of the model and of its first training for a task. It is named in
-``RECIPES`` by the kind of model; the options that a user gives change what it says.
+A first training follows from the task: which problems it draws, how wide the model is, when it may
+end. So does the retraining on lines. The options that a user gives change what a recipe says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from abc_calib.config import (
+    ADAM,
     PRESETS,
     DecoderOptions,
     ModelOptions,
     RecurrentOptions,
     TrainOptions,
-    preset,
 )
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import attender_type
-from tasks import Task
+from tasks import ROW_TASKS, Task
+from tasks.rules import Rule
+
+ROWS = PRESETS["default"][0].model_copy(update={"encoder_layers": 0, "scheme": "coupled"})
+"""The model where outputs have rows."""
+ROWS_FIRST = {"steps": 4000, "batch": 128, "learning_rate": 3e-3, "optimizer": "adam"} | {
+    "validate_every": 250,
+    "early_stop_at": 0.0,
+    "early_stop_after": 2,
+    "cooldown": 600,
+}
+"""Lines of several rows are there long before the model is right, and the problems themselves say
+whether they decide."""
+ROWS_AGAIN = {"steps": 7000, "batch": 64, "learning_rate": 3e-3, "validate_every": 250}
+"""A row takes longer than a sum."""
+FEW_STEPS, COOLED = 2000, 200
+"""Of rules with fewer steps a retraining in rows cools down: a sum in base 10 has 948 and takes 500
+steps, without a cooldown 3,250; a product has 14,269."""
+ROW_DIGITS = 6
+"""Products of fewer digits lack windows of longer ones, which are then wrong after a retraining."""
+MANY_STEPS = 20_000
+"""A rule of more steps is a large table: N×1 in base 36 has 25,941, S5 14,641."""
+MANY_SYMBOLS = 16
+"""Of more symbols a first training sees a few: which they are makes no difference to the lines."""
+WIDER = {"width": 128, "feedforward": 256}
+"""What learns a large table, in batches of 128."""
+LARGE = {"steps": 6000, "cooldown": 0}
+"""Then a retraining takes longer, and its rate stays high."""
+NARROW = {"width": 16, "feedforward": 32}
+"""The lines do the work: what a retrained model needs, of rules of one row up to ``NARROW_STEPS``
+steps."""
+NARROW_STEPS = 2000
 
 EPOCHS = {"ray_chowdhury": 100, "dubois": 50}
 """Passes through the training set in each paper."""
 FEW = 20
-"""Passes at most with the preset ``small``."""
+"""Passes at most by default."""
 PATIENCE = {"ray_chowdhury": 50, "dubois": 15}
 """Validations without a better one after which each paper's code ends the training."""
 CLEAN = 5
-"""Validations at 99.9 % in a row after which the preset ``small`` ends."""
+"""Validations at 99.9 % in a row after which a training ends by default."""
 HALVINGS = 3
-"""Halvings of the learning rate after which the preset ``small`` ends: it is at an eighth."""
-
-Recipe = Callable[[Task, str, Mapping[str, Any]], tuple[ModelOptions, TrainOptions]]
-"""Options of the model and of its training, from a task, a preset and what was given."""
+"""Halvings of the learning rate after which a training ends by default: it is at an eighth."""
 
 
-def check_preset(name: str) -> None:
-    """``UsageError`` for a preset that is none."""
-    if name not in PRESETS:
-        raise UsageError(f"unknown preset {name!r}: choose one of {', '.join(PRESETS)}")
+@dataclass(frozen=True)
+class Recipe:
+    """Shape and first training of a model, its retraining on lines, and the retrained shape.
+
+    ``retrained``: options in which the shape of the retrained model differs from the first one's.
+    """
+
+    shape: ModelOptions
+    first: TrainOptions
+    retraining: TrainOptions
+    retrained: dict[str, Any] = field(default_factory=dict)
 
 
-def transformer(
-    task: Task, name: str, options: Mapping[str, Any]
-) -> tuple[ModelOptions, TrainOptions]:
-    """A preset. A window's lines are given, as a retraining's are, but each row sees more."""
+def recipe_of(task: Task, preset: str, kind: str, options: Mapping[str, Any]) -> Recipe:
+    """How a model of a kind trains on a task, unless ``options`` say otherwise.
+
+    ``UsageError`` for an unknown preset.
+    """
+    if preset not in PRESETS:
+        raise UsageError(f"unknown preset {preset!r}: choose one of {', '.join(PRESETS)}")
+    return RECIPES[kind](task, preset, options)
+
+
+def transformer(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
+    """The encoder-decoder; an attention window's lines are given, as a retraining's are."""
     if options.get("epochs") is not None:
         raise UsageError("epochs are for recurrent models (model gru): give steps")
-    shape, training, retraining = preset(name, task.notation)
-    if options.get("attention_window") or shape.attention_window:
-        training = retraining.model_copy(update={"steps": 2 * retraining.steps})
-    return shape, training
+    shape, first, retraining = PRESETS[preset]
+    drawn = {"length": task.train_length, "sampling": task.sampling}
+    recipe = Recipe(shape, changed(first, drawn), retraining)
+    if preset == "default":
+        recipe = in_rows(task, recipe) if "row" in task.notation else in_one_row(task, recipe)
+    if options.get("attention_window"):
+        steps = {"steps": 2 * recipe.retraining.steps}  # each row sees more
+        first = changed(recipe.retraining, drawn | steps)
+        return Recipe(recipe.shape, first, recipe.retraining, recipe.retrained)
+    return recipe
 
 
-def decoder(task: Task, name: str, options: Mapping[str, Any]) -> tuple[ModelOptions, TrainOptions]:
+def in_one_row(task: Task, recipe: Recipe) -> Recipe:
+    """Where outputs have no rows: by the size of the rule and the number of symbols."""
+    rule = task.rule()
+    if rule is None:
+        first = {"early_stop_at": 0.999, "cooldown": 200}
+        return Recipe(recipe.shape, changed(recipe.first, first), recipe.retraining)
+    if is_large(rule):
+        first, shape = {"batch": 128}, recipe.shape.model_copy(update=WIDER)
+        retraining = changed(recipe.retraining, LARGE)
+        return Recipe(shape, few(task, changed(recipe.first, first)), retraining)
+    retrained = NARROW if steps_of(rule) <= NARROW_STEPS else {}
+    return Recipe(recipe.shape, few(task, recipe.first), recipe.retraining, retrained)
+
+
+def few(task: Any, options: TrainOptions) -> TrainOptions:
+    """Training on a few of many symbols, where a task can draw them."""
+    many = getattr(task, "redrawn", False) and len(task.inputs) > MANY_SYMBOLS
+    return changed(options, {"sampling": "few"}) if many else options
+
+
+def in_rows(task: Any, recipe: Recipe) -> Recipe:
+    """Where outputs have rows, of digits or of words."""
+    if task.notation == "row words":
+        first = changed(recipe.first, {"early_stop_at": 0.0})
+        return Recipe(ROWS, first, recipe.retraining)
+    rule = task.rule()
+    longer = rule is not None and task.name in ROW_TASKS and task.base > 2
+    first = changed(recipe.first, ROWS_FIRST | ({"length": ROW_DIGITS} if longer else {}))
+    soon = rule is not None and steps_of(rule) < FEW_STEPS
+    again = {**ROWS_AGAIN, "cooldown": COOLED if soon else 0}
+    return Recipe(ROWS, first, changed(recipe.retraining, again))
+
+
+def steps_of(rule: Rule) -> int:
+    """The number of steps in a rule's table, of its rows the larger one."""
+    return max(len(part.steps[0]) for part in (rule.first, rule.later) if part)
+
+
+def is_large(rule: Rule | None) -> bool:
+    """Whether a rule of one row has more steps than a model of width 64 learns."""
+    return rule is not None and not rule.in_rows and steps_of(rule) > MANY_STEPS
+
+
+def changed(options: TrainOptions, values: Mapping[str, Any]) -> TrainOptions:
+    """Options with other values."""
+    return options.model_copy(update=values)
+
+
+def decoder(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
     """As the Transformer with an encoder, as far as the shape is the same."""
-    shape, training = transformer(task, name, options)
-    same = {field: getattr(shape, field) for field in DecoderOptions.model_fields}
-    return DecoderOptions(**same), training
+    recipe = transformer(task, preset, options)
+    same = {name: getattr(recipe.shape, name) for name in DecoderOptions.model_fields}
+    return Recipe(DecoderOptions(**same), recipe.first, recipe.retraining, recipe.retrained)
 
 
-def recurrent(
-    task: Task, name: str, options: Mapping[str, Any]
-) -> tuple[ModelOptions, TrainOptions]:
+def foreign(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
+    """A model of ``transformers``, of which only the retraining is ours."""
+    return Recipe(ModelOptions(), TrainOptions(), ADAM)
+
+
+def recurrent(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
     """One validation a pass.
 
-    ``paper``: the schedule of the backbone's paper, to its end. ``small``: that of Ray Chowdhury
+    ``paper``: the schedule of the backbone's paper, to its end. ``default``: that of Ray Chowdhury
     & Caragea, which ends once the development set has been right long enough, once the rate has
     been halved so often that nothing moves any more, or after ``FEW`` passes. What is given may
     change the batch, and with it the steps of a pass; ``epochs`` are passes, in place of steps.
@@ -80,31 +181,34 @@ def recurrent(
     batch = options.get("batch") or 32
     length = options.get("length") or task.train_length
     steps = -(-task.pass_size(length) // batch)
-    paper = name == "paper"
+    paper = preset == "paper"
     by_loss = paper and backbone == "dubois"
-    return shape, TrainOptions(
-        batch=batch,
-        steps=(epochs or (EPOCHS.get(backbone, FEW) if paper else FEW)) * steps,
-        validate_every=steps,
-        learning_rate=1e-3,
-        warmup=0,
-        cooldown=0,
-        stop_early=not paper,
-        early_stop_after=CLEAN,
-        patience=PATIENCE.get(backbone, 0),
-        halvings=0 if paper else HALVINGS,
-        schedule="plateau",
-        max_grad_norm=5.0,
-        keep_best=True,
-        monitor="loss" if by_loss else "accuracy",
-        teacher_forcing=0.2 if by_loss else 1.0,
-        dev="longer" if backbone == "ray_chowdhury" else "same",
-    )
+    schedule = {
+        "batch": batch,
+        "steps": (epochs or (EPOCHS.get(backbone, FEW) if paper else FEW)) * steps,
+        "validate_every": steps,
+        "learning_rate": 1e-3,
+        "warmup": 0,
+        "cooldown": 0,
+        "stop_early": not paper,
+        "early_stop_after": CLEAN,
+        "patience": PATIENCE.get(backbone, 0),
+        "halvings": 0 if paper else HALVINGS,
+        "schedule": "plateau",
+        "max_grad_norm": 5.0,
+        "keep_best": True,
+        "monitor": "loss" if by_loss else "accuracy",
+        "teacher_forcing": 0.2 if by_loss else 1.0,
+    }
+    drawn = {"length": length, "sampling": task.sampling}
+    dev = {"dev": "longer" if backbone == "ray_chowdhury" else "same"}
+    return Recipe(shape, changed(ADAM, {**schedule, **drawn, **dev}), ADAM)
 
 
-RECIPES: dict[str, Recipe] = {
+RECIPES: dict[str, Callable[[Task, str, Mapping[str, Any]], Recipe]] = {
     "transformer": transformer,
     "decoder": decoder,
     "gru": recurrent,
+    "foreign": foreign,
 }
 """By kind of model."""

@@ -55,7 +55,7 @@ def _first(config: RunConfig) -> str:
     )
     choices: dict[str, Any] = {"finetune": config.parent, "base": config.base}
     choices |= {"preset": config.preset, "model": config.kind}
-    default = {"finetune": None, "base": usual.base, "preset": "small", "model": "transformer"}
+    default = {"finetune": None, "base": usual.base, "preset": "default", "model": "transformer"}
     choices = {name: value for name, value in choices.items() if value != default[name]}
     choices["seed"] = config.train.seed
     if not options.keys() <= TASK_FLAGS.keys():  # those of a plugin's task are for Python alone
