@@ -110,12 +110,14 @@ def prove(
     **abc prove parity --model decoder**
     """
     from abc_calib import stages
+    from abc_calib.reporting.page.commands import commands
 
     work: Any = {"folder": out, "minutes": options.minutes, "track": track, **keywords}
     verdicts = []
     for number in range(seed, seed + seeds):
-        verdicts.append(verdict(*stages.certified(task, number, **work)))
-        say(f"seed {number}: {verdicts[-1].data['outcome']}")
+        run, certificate = stages.certified(task, number, **work)
+        verdicts.append(verdict(run, certificate))
+        say(f"seed {number}: {certificate.outcome}, as by {'; '.join(commands(run))}; abc certify")
     return Result(
         [result.data for result in verdicts],
         [part for result in verdicts for part in result.shown],

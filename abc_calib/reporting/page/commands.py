@@ -85,11 +85,13 @@ def _plugins(config: RunConfig) -> str:
 
 
 def _calibrate(first: RunConfig, config: RunConfig) -> str:
-    usual = plan_calibration(first)
-    parts = ["abc calibrate"]
-    scheme = getattr(config.model, "scheme", "none")
-    if scheme != "none" and not isinstance(config.model, ForeignOptions):
-        parts.append(f"--scheme {shlex.quote(scheme)}")
+    scheme, parts = getattr(config.model, "scheme", "none"), ["abc calibrate"]
+    if isinstance(config.model, ForeignOptions):
+        usual = plan_calibration(first)
+    else:
+        usual = plan_calibration(first, scheme=scheme)
+        parts += [f"--scheme {shlex.quote(scheme)}"] if scheme != "none" else []
+        parts += _other_flags(usual.model, config.model)
     parts += _other_flags(CalibrationOptions(), config.calibration or CalibrationOptions())
     return " ".join([*parts, *_other_flags(usual.train, config.train)]) + _plugins(config)
 
