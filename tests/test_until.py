@@ -13,7 +13,7 @@ from abc_calib import stages
 from abc_calib.calibration import trial
 from abc_calib.calibration.plan import plan_calibration, retrained_shape
 from abc_calib.calibration.trial import Trial, every_place, without
-from abc_calib.errors import AbcError, Interrupted
+from abc_calib.errors import AbcError, AbcWarning, Interrupted
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.base import in_float64
@@ -21,6 +21,7 @@ from abc_calib.nn.build import build_model
 from abc_calib.proof import until
 from abc_calib.proof.prove import check, prepare, windows_inside
 from abc_calib.proof.until import certain
+from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.stages import running
 from abc_calib.stages.making import planned
@@ -247,3 +248,34 @@ def test_a_training_that_stands_still_is_told_at_half_of_its_steps(accuracies, s
         for n in range(1, 5)
     ]
     assert told == [False, False, False, said]
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "again", "widths"),
+    [
+        ("addition", {}, {}, (16, 32)),
+        ("addition", {"model": "decoder"}, {}, (16, 32)),
+        ("addition", {}, {"width": 32}, (32, 64)),
+        ("addition", {}, {"width": 8, "feedforward": 9}, (8, 9)),
+        ("addition", {}, {"feedforward": 9}, (64, 9)),
+        ("addition", {}, {"scheme": "alibi"}, (64, 256)),
+        ("addition", {"width": 8, "feedforward": 16}, {}, (8, 16)),
+        ("addition", {"width": 60, "heads": 6}, {}, (60, 256)),  # 16 is no multiple of 6
+        ("addition", {"preset": "paper"}, {}, (128, 512)),
+        ("automaton", {"machine": "s5"}, {}, (64, 256)),
+    ],
+)
+def test_a_retrained_model_is_as_narrow_as_its_rule_allows(task, options, again, widths):
+    shape = plan_calibration(planned(task, **options), **again).model
+    assert (shape.width, shape.feedforward) == widths
+
+
+def test_a_retrained_model_that_is_too_narrow_is_followed_by_one_as_wide_as_the_first(
+    trained, tmp_path
+):
+    out = tmp_path / "made"
+    with pytest.warns(AbcWarning, match="width 16 does not learn .* one of width 32"):
+        made = stages.calibrate(trained.root / VANILLA, out=out, threshold=0.3, steps=2)
+    narrow = Run.open(f"{out}-narrow").config.model
+    assert (made.path, made.config.model.width, narrow.width) == (out, 32, 16)
+    assert commands(made)[-1].startswith("abc calibrate --width 32 --feedforward 64 ")

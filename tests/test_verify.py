@@ -654,7 +654,8 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
     for stage, name in {"vanilla": VANILLA, "calibrated": CALIBRATED}.items():
         shutil.copytree(trained.root / name, tmp_path / f"successor-seed0-{stage}")
     assert "holds a run of another" in abc("prove", "successor", "--out", tmp_path).error(2)
-    quicker(monkeypatch, {}, {}, {"steps": 400})
+    again = {"steps": 400, "optimizer": "adam", "validate_every": 100, "cooldown": 0}
+    quicker(monkeypatch, {}, {}, again)
     words = [word.lstrip("-").replace("-", "_") for word in TRAIN[2::2]]
     options = dict(zip(words, TRAIN[3::2], strict=True))
     options["length"] = options.pop("digits")
@@ -681,8 +682,9 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
 def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, monkeypatch, abc):
     shape = {"width": 8, "heads": 2, "feedforward": 8}
     quicker(monkeypatch, shape, {"steps": 20, "batch": 4, "validate_every": 10}, {})
-    said = abc("prove", "successor", "--out", tmp_path / "a", "-q").error(1)
-    assert "the model has not interpolated" in said
+    said = abc("prove", "successor", "--out", tmp_path / "a", "-q")
+    assert said.code == 1 and "the model has not interpolated" in said.err
+    assert "half of the steps are done" in said.err
     runs = [
         Run.open(tmp_path / "a" / f"successor-seed0-vanilla{n}") for n in ("", "-2", "-3", "-4")
     ]

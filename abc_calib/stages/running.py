@@ -53,8 +53,8 @@ GOING_ON, WARM_UP = 0.5, 20
 weights are trained and whose optimiser is new."""
 
 
-WON = 1.0
-"""Progress, in percent of the held-out problems."""
+SOME, WON = 4, 1.0
+"""Validations that say something, and progress, in percent of the held-out problems."""
 STANDING = (
     "half of the steps are done, and the last half of them won nothing on held-out problems. It "
     "may not get there: stop it (Ctrl-C), and try another --seed, a lower --learning-rate, or a "
@@ -119,7 +119,7 @@ def train_run(run: Run, work: Work) -> Run:
                 work.on_step(step)
                 if step.accuracy is not None:
                     follow(trainer.history)
-                    if stands_still(trainer.history, step):
+                    if setup.options.early_stop_at and stands_still(trainer.history, step):
                         warnings.warn(f"{run}: {STANDING}", AbcWarning, stacklevel=2)
 
             trainer.train(on_each)
@@ -134,7 +134,7 @@ def stands_still(history: Sequence[Mapping[str, Any]], step: Progress) -> bool:
     A model that is nearly right is not meant.
     """
     half = step.steps / 2
-    if not history[-1]["step"] >= half > (history[-2]["step"] if len(history) > 1 else 0):
+    if len(history) < SOME or not history[-1]["step"] >= half > history[-2]["step"]:
         return False
     quarters: tuple[list[float], list[float]] = [0.0], [0.0]
     for entry in history:

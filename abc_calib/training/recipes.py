@@ -49,9 +49,8 @@ WIDER = {"width": 128, "feedforward": 256}
 LARGE = {"steps": 6000, "cooldown": 0}
 """Then a retraining takes longer, and its rate stays high."""
 NARROW = {"width": 16, "feedforward": 32}
-"""The lines do the work: what a retrained model needs, of rules of one row up to ``NARROW_STEPS``
-steps."""
 NARROW_STEPS = 2000
+"""The lines do the work: what a retrained model of a rule of so many steps needs."""
 
 EPOCHS = {"ray_chowdhury": 100, "dubois": 50}
 """Passes through the training set in each paper."""
@@ -114,8 +113,7 @@ def in_one_row(task: Task, recipe: Recipe) -> Recipe:
         first, shape = {"batch": 128}, recipe.shape.model_copy(update=WIDER)
         retraining = changed(recipe.retraining, LARGE)
         return Recipe(shape, few(task, changed(recipe.first, first)), retraining)
-    retrained = NARROW if steps_of(rule) <= NARROW_STEPS else {}
-    return Recipe(recipe.shape, few(task, recipe.first), recipe.retraining, retrained)
+    return Recipe(recipe.shape, few(task, recipe.first), recipe.retraining, narrow(rule))
 
 
 def few(task: Any, options: TrainOptions) -> TrainOptions:
@@ -128,13 +126,18 @@ def in_rows(task: Any, recipe: Recipe) -> Recipe:
     """Where outputs have rows, of digits or of words."""
     if task.notation == "row words":
         first = changed(recipe.first, {"early_stop_at": 0.0})
-        return Recipe(ROWS, first, recipe.retraining)
+        return Recipe(ROWS, first, recipe.retraining, narrow(task.rule()))
     rule = task.rule()
     longer = rule is not None and task.name in ROW_TASKS and task.base > 2
     first = changed(recipe.first, ROWS_FIRST | ({"length": ROW_DIGITS} if longer else {}))
     soon = rule is not None and steps_of(rule) < FEW_STEPS
     again = {**ROWS_AGAIN, "cooldown": COOLED if soon else 0}
-    return Recipe(ROWS, first, changed(recipe.retraining, again))
+    return Recipe(ROWS, first, changed(recipe.retraining, again), narrow(rule))
+
+
+def narrow(rule: Rule | None) -> dict[str, int]:
+    """The widths that a retrained model of a rule needs; empty for those of the first model."""
+    return NARROW if rule is not None and steps_of(rule) <= NARROW_STEPS else {}
 
 
 def steps_of(rule: Rule) -> int:
