@@ -84,14 +84,14 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
 
 def read_weights(raw: bytes) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file, as float64."""
-    size, found = int.from_bytes(raw[:8], "little"), {}
-    for name, about in json.loads(raw[8 : 8 + size]).items():
+    size, arrays = int.from_bytes(raw[:8], "little"), {}
+    for name, entry in json.loads(raw[8 : 8 + size]).items():
         if name != "__metadata__":
-            require(about["dtype"] == "F32", f"{name} is {about['dtype']}, not F32")
-            first, last = (8 + size + at for at in about["data_offsets"])
-            found[name] = np.float64(np.frombuffer(raw[first:last], "<f4")).reshape(about["shape"])
-            require(np.isfinite(found[name]).all(), f"{name} is not finite")
-    return found
+            require(entry["dtype"] == "F32", f"{name} is {entry['dtype']}, not F32")
+            first, last = (8 + size + at for at in entry["data_offsets"])
+            arrays[name] = np.float64(np.frombuffer(raw[first:last], "<f4")).reshape(entry["shape"])
+            require(np.isfinite(arrays[name]).all(), f"{name} is not finite")
+    return arrays
 
 
 class Rule:
@@ -110,20 +110,20 @@ class Rule:
         self.symbols = within("symbols", data["symbols"], 0, self.base + 1)
         self.openers = within("openers", data.get("openers", []), 0, self.base)
         self.closers = within("closers", data.get("closers", []), 0, self.base)
-        told = {len(x) for x in (self.symbols, self.openers) if x} or {1}
-        require(told == {len(self.start)}, "not every symbol has a start")
-        every = [*product(range(self.base + 1), repeat=len(self.tapes))]
-        self.letters = np.array(every, int).reshape(len(every), len(self.tapes)).T
+        counts = {len(x) for x in (self.symbols, self.openers) if x} or {1}
+        require(counts == {len(self.start)}, "not every symbol has a start")
+        columns = [*product(range(self.base + 1), repeat=len(self.tapes))]
+        self.letters = np.array(columns, int).reshape(len(columns), len(self.tapes)).T
         self.next, self.out = (
             np.array(within(name, data[name], low, high)).reshape(self.states, -1)
             for name, low, high in (("next", -1, self.states), ("written", -1, self.base + 4))
         )
         require((self.out[self.next >= 0] >= 0).all(), "a step writes nothing that is known")
-        behind = self.next[:, -1] == np.arange(self.states)
-        self.done = behind & (self.out[:, -1] == self.base + 1)
+        is_still = self.next[:, -1] == np.arange(self.states)
+        self.done = is_still & (self.out[:, -1] == self.base + 1)
         self.live = self.done.copy()  # states from which a row can end
-        while (more := ((self.next >= 0) & self.live[self.next]).any(1) & ~self.live).any():
-            self.live |= more
+        while (reaching := ((self.next >= 0) & self.live[self.next]).any(1) & ~self.live).any():
+            self.live |= reaching
         after = np.arange(self.states)  # far behind the last letter
         for _ in range(self.states):
             after = np.where(after < 0, after, self.next[after, -1])
@@ -133,8 +133,8 @@ class Rule:
         self.words = bool(data.get("words"))
         self.ends = np.zeros(self.base + 4, bool)
         self.ends[[self.base, self.base + 2, self.base + 3, *self.closers]] = True
-        on = np.isin(self.out[self.next >= 0], [self.base, self.base + 2, *self.closers])
-        self.goes_on = bool(on.any())  # does a row ever have a next one?
+        is_followed = np.isin(self.out[self.next >= 0], [self.base, self.base + 2, *self.closers])
+        self.goes_on = bool(is_followed.any())  # does a row ever have a next one?
         self.close_once()
 
     def close_once(self) -> None:
@@ -166,37 +166,37 @@ class Rule:
         """
         inside: Any = (self.letters < self.base).all(0)
         ended: Any = (self.letters == self.base).all(0)
-        some = (self.next >= 0) & self.live[self.next] & self.live[:, None]
-        if not self.tapes or self.lag > 1 or some[:, ~(inside | ended)].any():
+        usable = (self.next >= 0) & self.live[self.next] & self.live[:, None]
+        if not self.tapes or self.lag > 1 or usable[:, ~(inside | ended)].any():
             return None
         ahead = dict.fromkeys(self.start, 0)
         for state in (queue := [*ahead]):
-            for letters in np.flatnonzero(some[state]).tolist():
+            for letters in np.flatnonzero(usable[state]).tolist():
                 wrote, after = int(self.out[state, letters]), int(self.next[state, letters])
                 if inside[letters] and (wrote == self.base + 3 or self.done[state]):
                     continue  # the last row, which is above none
                 if inside[letters] and self.ends[wrote]:
                     return None  # it closes before the last letter
                 writes = wrote < self.base and not self.ends[wrote]
-                more = ahead[state] + int(writes) - int(inside[letters])
-                if ahead.setdefault(after, more) != more:
+                surplus = ahead[state] + int(writes) - int(inside[letters])
+                if ahead.setdefault(after, surplus) != surplus:
                     return None
                 queue += [after] if after not in queue else []
-        found = {ahead[state] for state in np.flatnonzero(self.done).tolist() if state in ahead}
-        return found.pop() if len(found) == 1 else None
+        surpluses = {ahead[state] for state in np.flatnonzero(self.done).tolist() if state in ahead}
+        return surpluses.pop() if len(surpluses) == 1 else None
 
     def counts(self, columns: int) -> list[int]:
         """How many sources of 1 to so many columns there are, of operands that end together."""
         inside = (self.letters < self.base).all(0)
         ways = [sum(1 for s in self.start if s == state) for state in range(self.states)]
-        found = []
+        totals = []
         for _ in range(columns):
             after = [0] * self.states
             for state, letters in np.argwhere((self.next >= 0) & inside).tolist():
                 after[self.next[state, letters]] += ways[state]
             ways = after
-            found.append(sum(n for n, good in zip(ways, self.ended, strict=True) if good))
-        return found
+            totals.append(sum(n for n, good in zip(ways, self.ended, strict=True) if good))
+        return totals
 
 
 class Export:
@@ -205,14 +205,15 @@ class Export:
     def __init__(self, folder: Path):
         raw = {name: (folder / file).read_bytes() for name, file in FILES.items()}
         read = {name: json.loads(text) for name, text in raw.items() if name != "weights"}
-        self.certificate = said = read["certificate"]
-        require(said.pop("sha256") == digest(said), "certificate.json was changed")
-        found = raw | {k: read[k] for k in ("rule", "lines")}
+        self.certificate = certificate = read["certificate"]
+        require(certificate.pop("sha256") == digest(certificate), "certificate.json was changed")
+        contents = raw | {k: read[k] for k in ("rule", "lines")}
         for name in FILES.keys() - {"certificate"}:
-            require(digest(found[name]) == said["fingerprint"][name], f"{name} was changed")
-        self.take(read["rule"], read["lines"], read["model_config"], said["source"])
+            same = digest(contents[name]) == certificate["fingerprint"][name]
+            require(same, f"{name} was changed")
+        self.take(read["rule"], read["lines"], read["model_config"], certificate["source"])
         self.same(read["lines"], read["model_config"], read["generation_config"])
-        self.recorded(said["source"], read["config"])
+        self.recorded(certificate["source"], read["config"])
         self.weights = read_weights(raw["weights"])
 
     def take(self, rule: Any, lines: Any, config: Any, source: Any) -> None:
@@ -226,8 +227,8 @@ class Export:
         self.encoder: int = within("encoder_layers", config.get("encoder_layers") or 0, 0, 10**6)
         need = {"encoder": self.layers - 1 if self.stream else self.encoder}
         self.lines = {site: lines.get(site, []) for site in ("encoder", "self", "cross")}
-        for site, found in self.lines.items():
-            require(len(found) == need.get(site, self.layers), f"lines of {site} are missing")
+        for site, layers in self.lines.items():
+            require(len(layers) == need.get(site, self.layers), f"lines of {site} are missing")
         self.width, self.heads = config["d_model"], config["heads"]
         require(not config.get("own_schemes"), "its sites have schemes of their own")
         scheme = config["scheme"]
@@ -269,21 +270,23 @@ class Export:
         rows &= not (self.past and self.of_row is None)
         opened = not self.closers or not self.later or self.later.openers
         require(rows and opened, "rows lack symbols, or openers, or a number that they are of")
-        told = self.counted and any((x.out[x.next >= 0] == x.base + 2).any() for x in self.rules)
-        told |= bool(self.closers) and self.counted and not (self.later and self.past)
-        require(not told, "rows say that others follow, and sources how many there are")
+        is_doubled = self.counted and any(
+            (x.out[x.next >= 0] == x.base + 2).any() for x in self.rules
+        )
+        is_doubled |= bool(self.closers) and self.counted and not (self.later and self.past)
+        require(not is_doubled, "rows say that others follow, and sources how many there are")
         require(not (self.later and self.period > 1), "positions are not followed over rows")
         self.tapes = [k for k in sorted(self.first.tapes) if k >= 0]
         parts = (1 if self.stride > 1 else len(self.tapes)) + (self.of_row is not None)
         self.several = parts > 1 and not (self.later or self.listed or self.first.words)
         require(self.several or not self.aligned, "aligned are several operands of one row alone")
         parts = 2 if self.aligned else parts
-        fits = self.listed or len(self.delimiters) == parts + 1
-        require(fits, f"{len(self.delimiters)} delimiters stand around {parts} parts")
-        for site, found in self.lines.items():
-            whole = all(len(heads) == self.heads for heads in found)
-            require(whole, f"heads of {site} are missing")
-            for x in (x for heads in found for head in heads for x in head):
+        is_delimited = self.listed or len(self.delimiters) == parts + 1
+        require(is_delimited, f"{len(self.delimiters)} delimiters stand around {parts} parts")
+        for site, layers in self.lines.items():
+            is_complete = all(len(heads) == self.heads for heads in layers)
+            require(is_complete, f"heads of {site} are missing")
+            for x in (x for heads in layers for head in heads for x in head):
                 check_line(x, site, 1 if self.listed else parts)
 
     def recorded(self, source: Any, config: Any) -> None:
@@ -329,20 +332,20 @@ class Nodes:
         if (label, below) not in self.number:
             number = self.number[label, below] = len(self.all)
             self.all.append((label, below))
-            mine = {number} if not below and label[0] != "symbol" else set()
-            self.varying[number] = frozenset(mine).union(*(self.varying[b] for b in below))
+            tokens = {number} if not below and label[0] != "symbol" else set()
+            self.varying[number] = frozenset(tokens).union(*(self.varying[b] for b in below))
         return self.number[label, below]
 
     def order(self, node: int) -> list[int]:
         """The tokens below a node that may be any, in the order in which they are met."""
-        found, seen = list[int](), {node}
-        ahead = [node]
-        while ahead:
-            label, below = self.all[node := ahead.pop()]
-            found += [node] if not below and label[0] != "symbol" else []
-            ahead += [one for one in reversed(below) if one not in seen]
+        tokens, seen = list[int](), {node}
+        stack = [node]
+        while stack:
+            label, below = self.all[node := stack.pop()]
+            tokens += [node] if not below and label[0] != "symbol" else []
+            stack += [child for child in reversed(below) if child not in seen]
             seen |= {*below}
-        return found
+        return tokens
 
     def renamed(self, node: int, names: dict[int, int]) -> int:
         if node not in names:
@@ -396,7 +399,7 @@ class Size:
         gaps: tuple[int, ...],
         short: int,
     ):
-        self.e, self.nodes, self.closed, self.known = e, nodes, set[int](), dict[tuple, int]()
+        self.e, self.nodes, self.closed, self.node_of = e, nodes, set[int](), dict[tuple, int]()
         self.nothing = Length(0, (0,) * len(gaps))
         size = dict[str, Length]()
         for name, (least, *slopes) in names.items():
@@ -408,11 +411,11 @@ class Size:
         self.short, self.later = short, names["row"][0] > 0
         self.above = size.get("above", self.wide + (e.extra or 0))
         least = 2 if e.past else 1
-        self.there = self.sign(self.wide, 1) >= 0 and self.sign(self.rows, least) >= 0
+        self.exists = self.sign(self.wide, 1) >= 0 and self.sign(self.rows, least) >= 0
         if e.later and not e.later.goes_on:
-            self.there &= self.sign(self.row, 2) < 0
+            self.exists &= self.sign(self.row, 2) < 0
         if self.later:
-            self.there &= self.sign(self.above, 0) >= 0
+            self.exists &= self.sign(self.above, 0) >= 0
         self.last = self.sign(self.rows - self.row, 1) == 0
         self.by = e.later if self.later and e.later else e.first
         self.parts: list[tuple[Length, list[int]]] = []  # of each its columns and their operands
@@ -420,18 +423,18 @@ class Size:
         if not e.listed:
             self.lay_out()
 
-    def sign(self, one: Length, other: Any) -> int:
+    def sign(self, length: Length, other: Any) -> int:
         """Below 0, 0 or above as ``one`` is below, at or above ``other``: here and in all sizes
         with larger gaps, but for those that this closes."""
-        less = one - other
-        for gap, slope in enumerate(less.slopes):
-            if slope and (not less.value or (less.value > 0) != (slope > 0)):
+        difference = length - other
+        for gap, slope in enumerate(difference.slopes):
+            if slope and (not difference.value or (difference.value > 0) != (slope > 0)):
                 self.closed.add(gap)
-        return less.value
+        return difference.value
 
     def within(self, x: Length, low: Any, high: Any) -> Length:
         """The number, or the bound that it is beyond."""
-        low, high = (self.nothing + one for one in (low, high))
+        low, high = (self.nothing + bound for bound in (low, high))
         x = low if self.sign(x, low) < 0 else x
         return high if self.sign(x, high) > 0 else x
 
@@ -498,8 +501,8 @@ class Size:
         """The token that a line of self-attention names: of a row above, and its column."""
         direction, segment, opens = x["direction"], x["segment"], [self.nothing]
         for k in range(1, segment + 1):
-            there = self.sign(self.row, up + k) >= 0
-            opens.append(opens[-1] - (self.width(up + k) + 1) if there else opens[-1])
+            exists = self.sign(self.row, up + k) >= 0
+            opens.append(opens[-1] - (self.width(up + k) + 1) if exists else opens[-1])
         low, high = opens[segment], opens[segment - 1] if segment else at
         if direction == "anti":
             place = high - (1 if segment else 0) - x["offset"] - at
@@ -530,8 +533,8 @@ class Size:
             return high, end
         if self.sign(move, 0) <= 0:  # at or beyond the end that it is counted from
             return low if diag else high, end
-        own = self.sign(high - self.row, 1) == 0
-        require(own, f"{x} reads another row's number")
+        is_next = self.sign(high - self.row, 1) == 0
+        require(is_next, f"{x} reads another row's number")
         behind = self.within(self.wide - move if diag else move - 1, -1, self.wide)
         return (low, end) if self.sign(behind, self.wide) == 0 else (high, behind)
 
@@ -563,8 +566,8 @@ class Size:
         """The node of a token after so many layers: (row above, column), or of the source (part,
         tokens behind)."""
         up = place[0] if isinstance(place[0], int) else None
-        if (name := (layer, *place)) in self.known:
-            return self.known[name]
+        if (name := (layer, *place)) in self.node_of:
+            return self.node_of[name]
         e, site = self.e, "encoder" if up is None else "self"
         if layer:
             attentions = [self.reads(site, layer, layer - 1, place)]
@@ -585,7 +588,7 @@ class Size:
             begins = self.sign(place[1], 0) == 0
             token = self.nodes(opening if begins else ("written", up, place[1] - 1))
             node = self.nodes(("place", site, place[1].value % e.period), (token,))
-        self.known[name] = node
+        self.node_of[name] = node
         return node
 
     def reads(self, site: str, layer: int, under: int, place: tuple) -> list[Any]:
@@ -596,7 +599,7 @@ class Size:
         find: Any = {"self": self.own_key, "cross": self.cross_key, "encoder": self.source_key}[
             site
         ]
-        found = []
+        heads = []
         for head in self.e.lines[site][layer - 1]:
             best = list[tuple[tuple, float]]()
             for x in head:
@@ -606,14 +609,14 @@ class Size:
                     best[met[0]] = best[met[0]][0], max(bias, best[met[0]][1])
                 else:
                     best.append((key, bias))
-            found.append([(bias, self.node(under, key)) for key, bias in best])
-        return found
+            heads.append([(bias, self.node(under, key)) for key, bias in best])
+        return heads
 
-    def same(self, one: tuple, other: tuple) -> bool:
+    def same(self, key: tuple, another: tuple) -> bool:
         """Are two keys one token?"""
-        if isinstance(one[0], int) or isinstance(other[0], int):
-            return one[0] == other[0] and self.sign(one[1], other[1]) == 0
-        return self.sign(one[0], other[0]) == 0 and self.sign(one[1], other[1]) == 0
+        if isinstance(key[0], int) or isinstance(another[0], int):
+            return key[0] == another[0] and self.sign(key[1], another[1]) == 0
+        return self.sign(key[0], another[0]) == 0 and self.sign(key[1], another[1]) == 0
 
     def state(self, site: str, layer: int, itself: int, attentions: list[Any]) -> int:
         """The node of a token after a layer, from itself and what heads read, with biases."""
@@ -666,19 +669,20 @@ class Walk:
             elif above and size.sign(at, e.shift) >= 0:
                 events.append((at - e.shift, (by.tapes.index(-1), k)))
             else:
-                told = {("fixed",): by.symbols, ("opener", 0): by.openers}
+                choices = {("fixed",): by.symbols, ("opener", 0): by.openers}
                 some = by.closers if token[0] == "opener" else range(by.base)
-                (self.fixed if token in told else self.free).append((k, told.get(token, some)))
+                kept_apart = self.fixed if token in choices else self.free
+                kept_apart.append((k, choices.get(token, some)))
         events.sort(key=lambda event: event[0].value)
-        for (one, _), (other, _) in pairwise(events):
-            size.sign(other, one)
+        for (event_at, _), (other, _) in pairwise(events):
+            size.sign(other, event_at)
         self.plan, at = list[Any](), size.nothing
         for value in sorted({event[0].value for event in events}):
-            event = next(one for one, _ in events if one.value == value)
+            event = next(event_at for event_at, _ in events if event_at.value == value)
             over, gap = tuple(end.value < value for end in ends), event - at
             many = any(s > 0 for k, s in enumerate(gap.slopes) if k not in size.closed)
             self.plan += [(over, (), False, False)] * gap.value + [(over, (), False, True)] * many
-            kept = tuple(what for one, what in events if what and one.value == value)
+            kept = tuple(what for event_at, what in events if what and event_at.value == value)
             at = event
             if kept or value == here.value:
                 over = tuple(end.value <= value for end in ends)
@@ -694,22 +698,22 @@ class Walk:
         code = sum((base**k * np.array(values) for k, values in self.fixed), np.int64(0))
         pairs = code * by.states + np.array(by.start)  # what is kept so far, and a state
         pairs = pairs[self.past] if self.past else pairs
-        steps = [self.step(right, *one) for one in self.plan]
+        steps = [self.step(right, *entry) for entry in self.plan]
         # from which states the columns that are left can be gone through
         on = [by.ended]
         for _, fits, many in reversed(steps):
             on.append((fits & on[-1][by.next]).any(1) | (on[-1] & many))
-            while many and (more := (fits & on[-1][by.next]).any(1) & ~on[-1]).any():
-                on[-1] |= more
+            while many and (reaching := (fits & on[-1][by.next]).any(1) & ~on[-1]).any():
+                on[-1] |= reaching
         while steps and not steps[-1][0].any():  # nothing is kept any more
             steps.pop()
         for (kept, fits, many), here, then in zip(steps, on[::-1], on[-2::-1], strict=False):
             fits &= (here if many else then)[by.next]
-            found, before = self.through(pairs, kept, fits), 0
+            codes_after, before = self.through(pairs, kept, fits), 0
             while many and len(pairs) > before:
-                before, pairs = len(pairs), distinct(np.append(pairs, found))
-                found = self.through(pairs, kept, fits)
-            pairs = pairs if many else found
+                before, pairs = len(pairs), distinct(np.append(pairs, codes_after))
+                codes_after = self.through(pairs, kept, fits)
+            pairs = pairs if many else codes_after
         code, state = np.divmod(pairs, by.states)
         code = distinct(code[on[-1 - len(steps)][state]])
         for k, values in self.free:
@@ -734,9 +738,9 @@ class Walk:
     def through(self, pairs: np.ndarray, kept: Any, fits: Any) -> np.ndarray:
         """One column more."""
         parts, states = [np.zeros(0, np.int64)], self.by.states
-        for one in distinct(pairs % states):
-            steps = distinct(kept[one][fits[one]] * states + self.by.next[one][fits[one]])
-            parts.append((pairs[pairs % states == one, None] - one + steps).ravel())
+        for state in distinct(pairs % states):
+            steps = distinct(kept[state][fits[state]] * states + self.by.next[state][fits[state]])
+            parts.append((pairs[pairs % states == state, None] - state + steps).ravel())
         return distinct(np.concatenate(parts))
 
 
@@ -779,8 +783,8 @@ class Model:
         name = f"{'encoder.' * encoder}layers.{label[2] - 1}"
         size, x = e.width // e.heads, self.read(below[0], at)
         for i, heads in enumerate(label[3:]):
-            one = f"{name}.{'' if e.stream or encoder else ('self_', 'cross_')[i]}attention"
-            query = self.linear(f"{one}.query", self.norm(f"{name}.norms.{i}", x))
+            attention = f"{name}.{'' if e.stream or encoder else ('self_', 'cross_')[i]}attention"
+            query = self.linear(f"{attention}.query", self.norm(f"{name}.norms.{i}", x))
             seen, mixed = dict[int, list[np.ndarray]](), []
             for key in {below[k] for head in heads for k, _ in head}:
                 y = self.read(key, at)
@@ -788,7 +792,7 @@ class Model:
                     y = self.norm(f"{name}.norms.0", y)
                 elif e.encoder:
                     y = self.norm("encoder.norm", y)
-                seen[key] = [self.linear(f"{one}.{of}", y) for of in ("key", "value")]
+                seen[key] = [self.linear(f"{attention}.{of}", y) for of in ("key", "value")]
             for h, head in enumerate(heads):
                 part = slice(h * size, (h + 1) * size)
                 keys, values = ([seen[below[k]][j][:, part] for k, _ in head] for j in (0, 1))
@@ -796,18 +800,18 @@ class Model:
                 score += np.array([bias for _, bias in head])
                 weight = np.exp(score - score.max(1, keepdims=True))[:, :, None]
                 mixed.append((weight * np.stack(values, 1)).sum(1) / weight.sum(1))
-            x = x + self.linear(f"{one}.output", np.concatenate(mixed, 1))
+            x = x + self.linear(f"{attention}.output", np.concatenate(mixed, 1))
         hidden = self.linear(f"{name}.feedforward.0", self.norm(f"{name}.norms.{i + 1}", x))
         return x + self.linear(f"{name}.feedforward.3", np.maximum(hidden, 0))
 
     def margins(self, node: int, right: np.ndarray) -> np.ndarray:
-        found = []
+        margins = []
         for at in np.split(np.arange(len(right)), range(CHUNK, len(right), CHUNK)):
             logits = self.linear("head", self.norm("norm", self.state(node, at)))
-            mine = np.take_along_axis(logits, right[at, None], 1)[:, 0]
+            logit = np.take_along_axis(logits, right[at, None], 1)[:, 0]
             np.put_along_axis(logits, right[at, None], -np.inf, 1)
-            found.append(mine - logits.max(1))
-        return np.concatenate(found)
+            margins.append(logit - logits.max(1))
+        return np.concatenate(margins)
 
 
 def frames(e: Export, mirrored: bool) -> Any:
@@ -852,12 +856,12 @@ def sizes(e: Export, nodes: Nodes, mirrored: bool) -> Any:
         for gaps in queue:
             require(len(seen) <= most, "its lines reach or drift so far that too many sizes differ")
             closed: set[int] = set()
-            for more in product(range(e.period), repeat=len(gaps)):
-                here = tuple(a + b for a, b in zip(gaps, more, strict=True))
-                if here in seen or any(b for k, b in enumerate(more) if k in closed):
+            for phases in product(range(e.period), repeat=len(gaps)):
+                here = tuple(a + b for a, b in zip(gaps, phases, strict=True))
+                if here in seen or any(b for k, b in enumerate(phases) if k in closed):
                     continue
                 size = Size(e, nodes, names, here, short)
-                if size.there:
+                if size.exists:
                     name, tokens = size.kind()
                     yield name, len(tokens), Walk(size, tokens)
                 seen[here] = size.closed
@@ -889,9 +893,9 @@ def rows_follow(e: Export) -> None:
         followed = {by.base + 2, *e.closers, *([by.base] if e.counted else [])}
         for _ in range(e.shift + by.lag if e.shift else 0):
             steps = [(s, k) for s in now for k in np.flatnonzero(by.next[s] >= 0)]
-            short = followed & {int(by.out[one]) for one in steps}
+            short = followed & {int(by.out[step]) for step in steps}
             require(not short, "a row that another follows is too short to be read")
-            now = {int(by.next[one]) for one in steps}
+            now = {int(by.next[step]) for step in steps}
     same = [tape for tape in later.tapes if tape >= 0 and not e.listed]
     closings = [*e.closers] or [None]
     for by, begin, closing in product((first, later), range(len(later.start)), closings):
@@ -901,29 +905,29 @@ def rows_follow(e: Export) -> None:
         require(late < 4, "it reads too far on")
         kept = [by.letters[by.tapes.index(tape)] for tape in same]
         seen: set[tuple] = {(s, later.start[begin], (), first.start[0]) for s in by.start}
-        for now, then, held, own in (queue := [*seen]):
+        for now, then, waiting, number_state in (queue := [*seen]):
             for letter in np.flatnonzero(by.next[now] >= 0).tolist():
                 wrote = int(by.out[now, letter])
                 on = wrote == by.base + 2 or (e.counted and not e.closers and wrote == by.base)
                 if by.ends[wrote] and not (on or wrote == closing):
                     continue  # the last row, or one that closes in another way
                 wrote = by.base if by.ends[wrote] or wrote > by.base else wrote
-                fed = (*held, tuple(int(k[letter]) for k in kept))
+                fed = (*waiting, tuple(int(k[letter]) for k in kept))
                 for number in range(radix) if e.listed else [0]:
-                    valid = int(first.next[own, number]) if e.listed else own
+                    valid = int(first.next[number_state, number]) if e.listed else number_state
                     after, column = then, 0
                     if then >= 0 and len(fed) > late:
                         read = dict(zip(same, fed[0], strict=True)) | {-1: wrote}
                         for tape in later.tapes:
                             column = column * radix + read.get(tape, number)
                         after = int(later.next[then, column])
-                    one = int(by.next[now, letter]), after, fed[len(fed) > late :], valid
-                    if valid >= 0 and one not in seen:
-                        seen.add(one)
-                        queue.append(one)
-        for now, then, held, own in seen:
-            over = all(x == by.base for column in held for x in column)
-            if by.done[now] and over and (not e.listed or first.done[own]):
+                    step = int(by.next[now, letter]), after, fed[len(fed) > late :], valid
+                    if valid >= 0 and step not in seen:
+                        seen.add(step)
+                        queue.append(step)
+        for now, then, waiting, number_state in seen:
+            over = all(x == by.base for column in waiting for x in column)
+            if by.done[now] and over and (not e.listed or first.done[number_state]):
                 require(then >= 0 and later.ended[then], "a row that it may write has no next row")
 
 
@@ -935,11 +939,11 @@ def rows_end(e: Export) -> None:
         now = {s for s, x in zip(by.start, by.symbols, strict=True) if (x == by.base) == last}
         for state in (queue := [*now]):
             some = by.next[state] >= 0
-            wrote, more = by.out[state][some], {*by.next[state][some].tolist()} - now
+            wrote, states_after = by.out[state][some], {*by.next[state][some].tolist()} - now
             wrong = np.isin(wrote, by.closers) if last else wrote == by.base
             require(not wrong.any(), "a row closes as if it were the last one, or the last one not")
-            now |= more
-            queue += more
+            now |= states_after
+            queue += states_after
 
 
 def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
@@ -953,35 +957,37 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
             raise
         every = [*sizes(e, nodes, mirrored=True)]
     vocabulary = 1 + max(e.eos, e.sos, *e.delimiters, e.closer or 0)
-    found, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
+    windows, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
     for name, count, walk in every:
         if (name, walk.name) not in seen:
             seen.add((name, walk.name))
             some = walk.windows(count, vocabulary)
-            found[name] = distinct(np.append(some, found.get(name, (some, 0))[0])), count
-    require(any(len(codes) for codes, _ in found.values()), "its rule takes no source")
-    return {name: one for name, one in found.items() if len(one[0])}
+            windows[name] = distinct(np.append(some, windows.get(name, (some, 0))[0])), count
+    require(any(len(codes) for codes, _ in windows.values()), "its rule takes no source")
+    return {name: entry for name, entry in windows.items() if len(entry[0])}
 
 
 def check(folder: Path) -> str:
     """The verdict, if the certificate holds."""
-    said, nodes, least, total = (e := Export(folder)).certificate, Nodes(), inf, 0
-    require(said["outcome"] == "certified", f"the certificate itself says {said['outcome']}")
-    rounding, margin = said["rounding"], said["margin"]
+    certificate, nodes, least, total = (e := Export(folder)).certificate, Nodes(), inf, 0
+    outcome = certificate["outcome"]
+    require(outcome == "certified", f"the certificate itself says {outcome}")
+    rounding, margin = certificate["rounding"], certificate["margin"]
     sensible = all(type(x) is float and isfinite(x) for x in (rounding, margin))
     require(sensible and 0 <= rounding < margin, f"margin {margin} and rounding {rounding}")
     rows_follow(e)
     rows_end(e)
     for name, (code, count) in kinds(e, nodes).items():
         values, right = code[:, None] // e.base ** np.arange(count) % e.base, code // e.base**count
-        found = Model(e, nodes, values).margins(name, right)
-        least, total, at = min(least, found.min()), total + len(code), found.argmin()
+        margins = Model(e, nodes, values).margins(name, right)
+        smallest = margins.min()
+        least, total, at = min(least, smallest), total + len(code), margins.argmin()
         where = f"at {values[at]}, where {right[at]} is right"
-        require(found.min() > 0, f"wrong {where}")
-        require(found.min() > rounding, f"the margin {found.min():.3g} is within rounding {where}")
+        require(smallest > 0, f"wrong {where}")
+        require(smallest > rounding, f"the margin {smallest:.3g} is within rounding {where}")
     require(isclose(least, margin, rel_tol=2e-3), f"the margin is {least:.4g}")
     some = ", ".join(map(str, e.first.counts(3)))
-    rule = f"the rule in rule.json, {e.first.states} states, named {said['task']}"
+    rule = f"the rule in rule.json, {e.first.states} states, named {certificate['task']}"
     rule += f", which takes {some} sources of 1, 2, 3 columns" if e.first.tapes else ""
     about = f"{rule}, in base {e.base}, sources delimited by {e.delimiters}"
     return f"certified: right in each of {total} windows, smallest margin {least:.4g}: {about}"
