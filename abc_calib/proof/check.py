@@ -211,13 +211,14 @@ class Export:
         for name in FILES.keys() - {"certificate"}:
             same = digest(contents[name]) == certificate["fingerprint"][name]
             require(same, f"{name} was changed")
-        self.take(read["rule"], read["lines"], read["model_config"], certificate["source"])
+        self.take_model(read["lines"], read["model_config"])
+        self.take_rule(read["rule"], certificate["source"])
         self.same(read["lines"], read["model_config"], read["generation_config"])
         self.recorded(certificate["source"], read["config"])
         self.weights = read_weights(raw["weights"])
 
-    def take(self, rule: Any, lines: Any, config: Any, source: Any) -> None:
-        """Rule, lines and configurations, as plain data."""
+    def take_model(self, lines: Any, config: Any) -> None:
+        """The lines and the configuration of the model, as plain data."""
         require("off_line_bias" not in lines, "it sees all")
         self.stream = truth("stream", lines.get("stream", False))  # both in one attention
         require(not config.get("post_norm"), "its blocks are post-norm")
@@ -238,6 +239,9 @@ class Export:
         require(period is not None, "positions grow with length")
         self.period: int = within("cyclic", period, 1, 10**6)
         self.sos, self.eos = config["bos_token_id"], config["eos_token_id"]
+
+    def take_rule(self, rule: Any, source: Any) -> None:
+        """The rule, and what sources are, as plain data; each line has to fit them."""
         self.delimiters, self.aligned = source["delimiters"], truth("aligned", source["aligned"])
         self.closer, self.first = source.get("row"), Rule(rule["first"])
         self.closers = self.first.closers
