@@ -166,7 +166,7 @@ def test_the_layers_are_those_of_the_import_contract():
 
 
 def test_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
 
 
 def test_geometry_and_config_are_light():
