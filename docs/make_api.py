@@ -235,8 +235,8 @@ def page() -> str:
         "the\nwords mean is in the [glossary](glossary.md), how packages hang together in "
         "the [architecture](architecture.md).",
         "## Functions",
-        "All of them are names of `abc_calib`. Where a function takes a run, give a `Run`, a folder "
-        "or a\nrun's name; leave it out (or give None) for the latest one.",
+        "All of them are names of `abc_calib`. Where a function takes a run, give a `Run`, a "
+        "folder or a\nrun's name; leave it out (or give None) for the latest one.",
         *(verb(name, value) for name, value in sorted(verbs.items())),
         "## Classes",
         *(entry(value, name) for name, value in sorted(classes.items())),
