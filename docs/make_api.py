@@ -234,9 +234,9 @@ def page() -> str:
         "Made by `python docs/make_api.py` from the code; a test fails where the two differ. What "
         "the\nwords mean is in the [glossary](glossary.md), how packages hang together in "
         "the [architecture](architecture.md).",
-        "## Verbs",
-        "All of them are names of `abc_calib`. Where a verb takes a run, a `Run`, a folder or a "
-        "run's name\nwill do; leave it out (or give None) for the latest one.",
+        "## Functions",
+        "All of them are names of `abc_calib`. Where a function takes a run, give a `Run`, a "
+        "folder or a\nrun's name; leave it out (or give None) for the latest one.",
         *(verb(name, value) for name, value in sorted(verbs.items())),
         "## Classes",
         *(entry(value, name) for name, value in sorted(classes.items())),
@@ -248,7 +248,7 @@ def page() -> str:
         as_markdown(["kind", "names"], listed).rstrip(),
         "## Options",
         "One field each in `abc_calib.config`, from which the flags of the commands, the keyword "
-        "arguments\nof the verbs, the names in sweep files and the tables below are made. The flag "
+        "arguments\nof functions, the names in sweep files and the tables below are made. The flag "
         "of an option is its\nname with hyphens, such as `--learning-rate` for `learning_rate`. "
         "`–`: no default of its own.",
         *(table(group).rstrip() for group in GROUPS),

@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING are executed: each is one file and one line, and works.
+"""The examples of CONTRIBUTING, on the page or in a linked file, are executed and work.
 
 Its kind of model and its notation go through training, evaluation, prediction and calibration, so
 that whatever asks for a kind elsewhere fails here.
@@ -35,7 +35,8 @@ from abc_calib.sweeps import Test, ensure
 from abc_calib.training.recipes import RECIPES
 from tasks import TASKS
 
-TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 REGISTRIES: list[dict[str, Any]] = [
     TASKS, SCHEMES, ATTENDERS, FITS, TARGETS, MODEL_OPTIONS, MODELS, RECIPES, DATA
 ]  # fmt: skip
@@ -61,10 +62,19 @@ def blocks(section: str, language: str) -> list[str]:
 
 
 def added(section: str) -> dict[str, Any]:
-    """What the first block of a section defines, once it has been executed."""
+    """What a section's linked example, or else its first block, defines once executed."""
+    files = re.findall(r"\]\((docs/examples/\w+\.py)\)", SECTIONS[section])
+    code = (ROOT / files[0]).read_text() if files else blocks(section, "python")[0]
     scope: dict[str, Any] = {"__name__": "example"}
-    exec(compile(blocks(section, "python")[0], f"<{section}>", "exec", dont_inherit=True), scope)
+    exec(compile(code, f"<{section}>", "exec", dont_inherit=True), scope)
     return scope
+
+
+def test_every_example_file_is_linked_and_ends_with_its_line_in_a_registry():
+    there = {f"docs/examples/{file.name}" for file in (ROOT / "docs" / "examples").glob("*.py")}
+    assert there == set(re.findall(r"docs/examples/\w+\.py", TEXT))
+    for name in there:
+        assert re.search(r"\n[A-Z]+\[\"\w+\"\] = \w+\n\Z", (ROOT / name).read_text()), name
 
 
 def command(section: str) -> list[str]:
@@ -182,7 +192,7 @@ def test_a_run_is_trained_opened_and_evaluated(abc, strip, task):
 
 def test_what_was_learnt_is_predicted(abc, strip):
     """Beyond the training length too: the model looks at one letter at a time."""
-    _, used = blocks("A kind of model", "python")
+    (used,) = blocks("A kind of model", "python")
     scope: dict[str, Any] = {}
     exec(used.replace("width=24", "width=24, steps=3"), scope)
     assert scope["run"].config.kind == "strip" and scope["run"].config.model.width == 24
