@@ -39,14 +39,14 @@ def demo(
     Example: **abc demo multiplication --seed 1**
     """
     from abc_calib import stages
+    from abc_calib.plugins import make_task
     from abc_calib.reporting.tables import accuracy_table
     from abc_calib.reproduction import demo as job
 
     chosen = build(StressOptions, lengths=lengths).lengths
-    say(
-        f"A small Transformer learns {task.replace('_', ' ')} from short problems. Is it right on "
-        "longer ones, before and after calibration?"
-    )
+    rule = make_task(task, base=base)
+    short = f"{task.replace('_', ' ')} with at most {rule.train_length} {rule.unit}"
+    say(f"A small Transformer learns {short}; is it right on longer problems after calibration?")
     started = time.perf_counter()
     work: Any = {"device": device, "progress": False}
     with training("1/4 training", None) as on_step:

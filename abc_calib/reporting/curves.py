@@ -111,7 +111,7 @@ def accuracy_curve(
     axes.set_title(title)
     axes.set_xlabel(f"{unit}\n(dashed: training length {train_length})")
     axes.set_ylabel(measure)
-    _scale(axes, _named(lengths, train_length, width), percent)
+    _scale(axes, _named(lengths, train_length, 0.55 * width), percent)
     styles = [look[name].style(name in top) for name in series]
     _name(axes, names, styles, [max(points)[1] for points in series.values()])
     return figure
@@ -174,16 +174,19 @@ def _named(lengths: Sequence[int], first: int, inches: float) -> list[int]:
 
 
 @styled
-def history_curve(history: Sequence[Mapping[str, float]], title: str = "") -> Figure:
-    """Held-out accuracy in percent against the step of a training."""
+def history_curve(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+    """Held-out accuracy in percent against the step of each training, by name."""
     figure = new_figure(COLUMN_WIDTH, 2.1)
-    axes = figure.add_subplot()
-    steps = [entry["step"] for entry in history]
-    accuracy = [entry["validation_accuracy"] for entry in history]
-    axes.plot(steps, accuracy, color=PALETTE[0], marker="o", markersize=3, linewidth=1.2)
-    axes.set_title(title)
+    axes, look = figure.add_subplot(), looks(list(histories))
+    for name, history in histories.items():
+        steps = [entry["step"] for entry in history]
+        accuracy = [entry["validation_accuracy"] for entry in history]
+        axes.plot(steps, accuracy, markersize=4, **look[name].style(False))
     axes.set_xlabel("step")
     axes.set_ylabel("held-out accuracy (%)")
     axes.set_ylim(-4, 104)
     plain_axes(axes)
+    ends = [history[-1]["validation_accuracy"] for history in histories.values()]
+    texts = [wrapped(name, 0.3 * COLUMN_WIDTH) for name in histories]
+    _name(axes, texts, [look[name].style(False) for name in histories], ends)
     return figure

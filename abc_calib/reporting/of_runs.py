@@ -20,6 +20,8 @@ from abc_calib.runs.run import STAGES
 from abc_calib.text import Table, names
 
 STEM = "curves"
+RIGHT = 99.0
+"""Percent of problems from which a length is solved."""
 
 
 def accuracy(run: Run) -> list[dict[str, Any]]:
@@ -63,6 +65,20 @@ def labels_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{label}, {run['name']}" if labels.count(label) > 1 else label
         for label, run in zip(labels, runs, strict=True)
     ]
+
+
+def verdict(rows: Sequence[Mapping[str, Any]], length: int, unit: str) -> str:
+    """Say how far a run gets that was trained up to a length; empty where nothing is measured."""
+    rows = [row for row in rows if row["set"] == "random"]
+    if not rows:
+        return ""
+    wrong = [row for row in rows if row["accuracy"] < RIGHT]
+    row = wrong[0] if wrong else rows[-1]
+    text = f"right on {row['correct']:,} of {row['n']:,} problems of {row['size']} {unit}"
+    if not wrong or row["length"] <= length:
+        return text
+    good = max((x["length"] for x in rows if x["length"] < row["length"]), default=length)
+    return f"fails beyond {good} {unit}: {text}"
 
 
 def series_of(
