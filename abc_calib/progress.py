@@ -76,7 +76,7 @@ def _drawn(title: str, unit: str, ends_early: bool) -> Iterator[Update]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(None, table_column=Column(max_width=30)),
-        TextColumn(f"{count} {unit}"),
+        TextColumn(f"{count} {unit}", markup=False),
         TextColumn("{task.fields[note]}", markup=False),
         TextColumn("at most" if ends_early else "left"),
         TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),

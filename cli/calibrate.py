@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +29,7 @@ DEFAULTS = RETRAIN.chosen | dict.fromkeys(
     ("seed", "sampling", "length", "format"), "as in the first training"
 )
 NoRetrain = Annotated[bool, typer.Option("--no-retrain", help="Stop before.")]
-Force = Annotated[bool, typer.Option("--force", help="Even if the model has not interpolated.")]
+Force = Annotated[bool, typer.Option("--force", help="Even if it often answers wrong.")]
 
 
 @command(defaults=DEFAULTS)
@@ -103,10 +104,16 @@ def adopted(run: str | None, foreign: AdoptOptions, **work: Any) -> Any:
 
 
 NO_LINE = {
-    "sink": "no line; they always read a token that tells the row nothing new",
-    "transparent": "no line; they may look at everything",
+    "sink": "always read a token that tells them nothing",
+    "transparent": "may read everything",
 }
 """Notes of heads without a line, and what they mean."""
+
+
+def closer(line: str) -> str:
+    """Say what a line reads that stays on the end of a number; nothing of others."""
+    number = re.fullmatch(r"vert \+0 segment ([1-9]\d*)", line)
+    return f"the token that closes number {number[1]}" if number else ""
 
 
 def say_lines(calibration: Calibration) -> None:
@@ -119,7 +126,7 @@ def say_lines(calibration: Calibration) -> None:
         (
             *(site, "last" if layer < 0 else layer, line, ",".join(str(r.head) for r in group)),
             f"{max(row.weight for row in group):.2f}",
-            ", ".join(sorted({row.note for row in group if row.note})),
+            ", ".join(sorted({closer(line), *(row.note for row in group)} - {""})),
         )
         for (site, layer, line), group in groups.items()
     ]
@@ -128,8 +135,8 @@ def say_lines(calibration: Calibration) -> None:
     say(Table(columns, rows, right=("weight",), title=title))
     for note, meaning in NO_LINE.items():
         if count := sum(row.note == note for row in calibration.table):
-            say(f"{count} heads {note}: {meaning}")
-    say("assigned: uses a line of its layer; segments are counted within the source (lines.csv)")
+            say(f"{count} heads have no line; they {meaning}")
+    say("assigned: no line found in these heads; they use one of their layer's")
 
 
 def compared(run: Run) -> list[str]:

@@ -39,10 +39,14 @@ def demo(
     Example: **abc demo multiplication --seed 1**
     """
     from abc_calib import stages
+    from abc_calib.plugins import make_task
     from abc_calib.reporting.tables import accuracy_table
     from abc_calib.reproduction import demo as job
 
     chosen = build(StressOptions, lengths=lengths).lengths
+    rule = make_task(task, base=base)
+    short = f"{task.replace('_', ' ')} with at most {rule.train_length} {rule.unit}"
+    say(f"A small Transformer learns {short}; is it right on longer problems after calibration?")
     started = time.perf_counter()
     work: Any = {"device": device, "progress": False}
     with training("1/4 training", None) as on_step:
@@ -59,6 +63,7 @@ def demo(
     runs = {"vanilla": vanilla, "calibrated": calibrated}
     sizes = chosen or job.demo_lengths(vanilla.config.train.length)
     series = job.compare(runs, sizes, samples, device)
+    title = f"{calibrated}: {task}, trained on at most {vanilla.config.train.length} digits"
     say("4/4 figures, an example and the page")
     problem, answer, right = example = job.worked_example(calibrated, device)
     folder = job.write_report(calibrated, series, example)
@@ -66,7 +71,7 @@ def demo(
     return Result(
         {"run": str(calibrated), "task": task, "rows": job.as_rows(series), "page": page},
         [
-            accuracy_table(series),
+            accuracy_table(job.shown(series), title=title, intervals=False),
             f"{problem}\n= {answer} ({'right' if right else 'WRONG'})",
             f"table, curve and heatmaps: {folder}",
             f"the page, with the model in it: {page}",

@@ -33,6 +33,7 @@ def evaluate(
     from abc_calib.reporting.tables import accuracy_table, token_table
     from abc_calib.runs import Run
     from abc_calib.runs.rows import kept_rows
+    from abc_calib.runs.run import STAGES
 
     opened_run = Run.open(run)
     rows: list[Row] = []
@@ -45,13 +46,15 @@ def evaluate(
     remark = f"written to {opened_run.path / 'eval.csv'}"
     if kept := kept_rows(opened_run.path / "eval.csv", records):
         remark += f", which keeps {kept} of {counted(len(rows), 'rows')}, of more samples"
-    task, stage = opened_run.config.task, opened_run.config.stage
-    caption = f"Exact match in percent of {task} ({stage}), by length"
+    task, stage = opened_run.config.task, STAGES[opened_run.config.stage]
+    caption = f"Exact match in percent of {task}, {stage}, by length"
+    trained = f"trained on at most {opened_run.config.train.length} {opened_run.task.unit}"
+    title = f"{opened_run}: {task}, {stage}, {trained}"
     return Result(
         {"run": str(opened_run), "task": task, "rows": records},
-        [token_table(words) if words else accuracy_table(by_set)],
+        [token_table(words, title) if words else accuracy_table(by_set, title=title)],
         [remark],
-        accuracy_table(by_set, caption, f"tab:{task}", intervals),
+        accuracy_table(by_set, caption, f"tab:{opened_run.path.resolve().name}", intervals),
     )
 
 

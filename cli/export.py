@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @command()
 def export(
     form: Annotated[
-        Literal["certificate", "lines"], typer.Argument(help="certificate or lines: see above.")
-    ],
+        Literal["certificate", "lines"] | None,
+        typer.Argument(help="certificate or lines: see above."),
+    ] = None,
     run: RunArgument = None,
     lengths: Annotated[
         str | None,
@@ -40,6 +41,8 @@ def export(
     """
     from abc_calib import stages
 
+    if form is None:
+        raise UsageError("say what: abc export lines, or abc export certificate --out FOLDER")
     opened_run = stages.opened(run)
     if form == "lines":
         sizes = build(EvaluateOptions, lengths=lengths).lengths
@@ -48,7 +51,7 @@ def export(
     if lengths is not None:
         raise UsageError("abc export certificate takes no --lengths: it covers all of them")
     if out is None:
-        raise UsageError("a certificate is exported into a new folder: name it with --out")
+        raise UsageError("name a new folder for it: abc export certificate --out FOLDER")
     certified_run = certified_first(run, CertifyOptions())
     folder = stages.export(certified_run, out)
     return written(certified_run, [folder], f"check it: python {folder / 'check.py'}")
@@ -81,9 +84,9 @@ def card(run: RunArgument = None, out: Out = None) -> Result:
     from abc_calib import stages
     from abc_calib.reporting.card import card as write_card
 
-    opened_run = stages.opened(run)
     if out is None:
-        raise UsageError("a card is written into a new folder: name it with --out")
+        raise UsageError("a card is written into a new folder: abc card --out FOLDER")
+    opened_run = stages.opened(run)
     folder = write_card(opened_run, out)
     return written(opened_run, [folder], f"upload it: hf upload USER/NAME {folder}")
 

@@ -29,7 +29,7 @@ def heatmap(options: FigureOptions, run: RunArgument = None, out: Figures = None
     return written(opened_run, paths, f"{len(paths)} files")
 
 
-@command()
+@command(tables=True)
 def curves(
     runs: Annotated[
         list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)
@@ -37,7 +37,7 @@ def curves(
     options: DrawOptions,
     labels: Annotated[
         str | None,
-        typer.Option(help="Names of the runs, with commas between; by default their folders'."),
+        typer.Option(help="Names of the runs, with commas between; by default what differs."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")] = None,
 ) -> Result:
@@ -45,14 +45,17 @@ def curves(
 
     Each has to be evaluated first (abc eval); the jobs of a sweep are.
 
-    Example: **abc curves RUN OTHER --labels "before,after" --format png**
+    Examples: **abc curves RUN OTHER --labels "before,after" --format png** · **abc curves RUN OTHER
+    --latex**
     """
     from abc_calib.files import runs_root
-    from abc_calib.reporting.of_runs import curves as draw
+    from abc_calib.reporting import of_runs
+    from abc_calib.text import counted
 
-    paths = draw(runs, out or runs_root() / "figures", labels=labels, **options.model_dump())
-    names = [str(path) for path in paths]
-    return Result({"files": names}, names, [f"{len(runs)} runs in one figure"])
+    folder = out or runs_root() / "figures"
+    paths = of_runs.curves(runs, folder, labels=labels, **options.model_dump())
+    names, remark = [str(path) for path in paths], f"{counted(len(runs), 'runs')} in one figure"
+    return Result({"files": names}, names, [remark], of_runs.table(runs, labels))
 
 
 Names = Annotated[

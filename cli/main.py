@@ -76,9 +76,7 @@ def refused(error: Any) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return ""
-    message = error.format_message().removesuffix(".").replace("\n", " ")
-    if number := re.match(r"no such option: -[0-9]", message, re.IGNORECASE):
-        return f"{number[0][:1].lower()}{message[1:]}: write -- before a text that begins with -"
+    message = " ".join(error.format_message().removesuffix(".").split())
     return message[:1].lower() + message[1:]
 
 
@@ -154,7 +152,8 @@ COMMANDS = {
     "tasks": runs.tasks,
 }
 for _name, _function in COMMANDS.items():
-    app.command(_name)(_function)
+    # a problem may begin with -, as in abc predict -3+2
+    app.command(_name, context_settings={"ignore_unknown_options": _name == "predict"})(_function)
 
 if __name__ == "__main__":
     app()

@@ -43,7 +43,7 @@ def train(
     track: Track = None,
     **keywords: Any,
 ) -> Result:
-    """Train a model on short problems until it interpolates.
+    """Train a model on short problems until it has learned them.
 
     Examples: **abc train successor** · **abc train addition --base 16 --seed 3** ·
     **abc train --resume runs/addition-vanilla-seed3-1**
@@ -72,12 +72,15 @@ def trained(run: Run, *remarks: str) -> Result:
     if over == "lines":
         then = "its lines decide what is written; next: abc calibrate"
     elif not result["interpolated"]:
-        then = "it has not interpolated: try another --seed, or more --steps"
+        wrong = f"{100 - result['validation_accuracy']:.4g} % of held-out ones are wrong"
+        then = (
+            f"it has not learned its training problems: {wrong}; try another --seed or more --steps"
+        )
     elif stage == "vanilla" and not run.fresh_model().no_lines:
         then = "next: abc calibrate --dirs diag,anti,vert"
     else:
         then = "next: abc eval --max-len 50" if stage == "calibrated" else "next: abc eval"
     if over == "windows":
-        why = "every window is right by 3 logits or more (--no-stop-early goes on)"
+        why = "every case is right, with a margin of at least 3 (--no-stop-early goes on)"
         remarks = (f"ended before step {run.config.train.steps:,}: {why}", *remarks)
     return Result({"run": str(run), **result}, remarks=[ended, *remarks, then])

@@ -40,6 +40,7 @@ from abc_calib.reporting.views import averaged, heatmap_figures
 from abc_calib.reproduction import TARGETS, load_results, make_report
 from abc_calib.reproduction.pipeline import DRAWN, drawn
 from abc_calib.runs import Run
+from abc_calib.runs.run import STAGES
 from abc_calib.text import as_markdown
 from tasks import get_task
 
@@ -78,8 +79,8 @@ def pipeline(rows: pd.DataFrame, task: str) -> Figure:
     series, single = {}, {}
     for (stage, kind), part in rows.groupby(["stage", "set"], sort=False):
         found = part.groupby("length").accuracy.agg(["median", "min", "max"])
-        series[f"{stage}, {kind}"] = list(found.itertuples(name=None))
-        single[f"{stage}, {kind}"] = [
+        series[f"{STAGES[stage]}, {kind}"] = list(found.itertuples(name=None))
+        single[f"{STAGES[stage]}, {kind}"] = [
             list(zip(one.length, one.accuracy, strict=True)) for _, one in part.groupby("seed")
         ]
     seeds = rows.seed.nunique()
@@ -88,7 +89,7 @@ def pipeline(rows: pd.DataFrame, task: str) -> Figure:
         title=f"{task}: {f'medians and {seeds} seeds' if seeds > 1 else 'one seed'}",
         train_length=get_task(task).train_length,
         single=single,
-        top=[name for name in series if name.startswith("calibrated")],
+        top=[name for name in series if name.startswith("after")],
     )
 
 
@@ -99,13 +100,13 @@ def headline(rows: pd.DataFrame) -> Figure:
     axes = figure.add_subplot()
     axes.axvspan(1, get_task("addition").train_length, color="0.9", linewidth=0)
     axes.text(2.45, 50, "trained\non these", ha="center", va="center", fontsize=10, color="0.3")
-    look = looks(["calibrated", "vanilla"])
+    look = looks(list(STAGES.values()))
     for stage, text, x, y, side in (
         ("calibrated", "after calibration: all right", 85, 93, "top"),
         ("vanilla", "before: all wrong", 24, 7, "bottom"),
     ):
         worst = rows[rows.stage == stage].groupby("length").accuracy.min()
-        colour, marker, _ = look[stage]
+        colour, marker, _ = look[STAGES[stage]]
         style: Any = {"linewidth": 2.5, "markersize": 6, "clip_on": False, "zorder": 3}
         axes.plot(worst.index, worst, color=colour, marker=marker, **style)
         axes.text(x, y, text, color=colour, fontsize=12, ha="center", va=side)

@@ -134,8 +134,13 @@ def test_calibrating_and_retraining_can_be_two_steps(tiny, abc):
 
 
 def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
-    assert "it has not interpolated" in abc(*QUICK).err
-    assert "the model has not interpolated: 0.0 % of 2048" in abc("calibrate").error(1)
+    assert (
+        "it has not learned its training problems: 100 % of held-out ones are wrong"
+        in abc(*QUICK).err
+    )
+    assert "the model has not learned its training problems: 100.0 % of 2048" in abc(
+        "calibrate"
+    ).error(1)
     assert "decodes no training sample correctly" in abc("calibrate", "--force").error(1)
 
 
@@ -318,7 +323,7 @@ SMALL = {"decoder_layers": 1, "heads": 2, "width": 8, "feedforward": 16, "batch"
 
 
 def test_a_run_of_another_configuration_is_not_gone_on_with(tmp_path):
-    with pytest.raises(AbcError, match="interpolated"):
+    with pytest.raises(AbcError, match="has not learned its training problems"):
         certified("successor", folder=tmp_path, steps=20, **SMALL)
     before = (tmp_path / "successor-seed0-vanilla" / "config.json").read_bytes()
     for options, said in (

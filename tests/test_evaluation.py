@@ -155,9 +155,9 @@ def test_tokens_after_the_end_do_not_count_and_an_empty_batch_has_no_matches():
 def test_a_table_has_a_row_for_every_set_and_length(half_trained):
     source, model = half_trained
     seen = []
-    rows = evaluate(model, source, [2, 5], 40, ["random", "carry"], seed=3, on_row=seen.append)
+    rows = evaluate(model, source, [4, 5], 40, ["random", "carry"], seed=3, on_row=seen.append)
     assert seen == rows
-    of = [("random", 2), ("random", 5), ("carry", 2), ("carry", 5)]
+    of = [("random", 4), ("random", 5), ("carry", 4), ("carry", 5)]
     assert [(row.set, row.length) for row in rows] == of
     for row in rows:
         batch = source.test(row.length, 40, row.set, 3)
@@ -168,7 +168,19 @@ def test_a_table_has_a_row_for_every_set_and_length(half_trained):
         low, high = wilson_interval(right, 40)
         assert (row.low, row.high) == pytest.approx((100 * low, 100 * high), abs=1e-3)
     assert len({row.test_hash for row in rows}) == 4
-    assert [row.n for row in evaluate(model, source, [1, 2, 3])] == [2, 6, 18]  # the paper's
+
+
+def test_where_all_problems_are_tested_there_is_no_interval(half_trained):
+    data, model = half_trained
+    rows = evaluate(model, data, [1, 2, 3])
+    assert [row.n for row in rows] == [3, 6, 18]
+    assert all(row.low == row.high == row.accuracy for row in rows)
+    problems = [data.task.write(data.every(2, 6, "random").problems, k) for k in range(6)]
+    assert problems == ["10", "11", "12", "20", "21", "22"]
+    table = accuracy_table({"random": rows})
+    assert [row[2] for row in table.rows] == ["all 3", "all 6", "all 18"]
+    (part,) = evaluate(model, data, [3], 5)
+    assert part.n == 5 and part.low < part.high
 
 
 def test_default_samples_are_the_papers():
@@ -204,8 +216,8 @@ def test_a_table_for_papers_has_intervals_on_request_and_says_how_many_samples()
     assert plain.rows == [["3", "50.00"], ["9", "50.00"]]
     assert full.columns == ["length", "random", "random, 95 %"]
     assert full.rows == [["3", "50.00", "[40.00, 60.00]"], ["9", "50.00", "[41.00, 60.00]"]]
-    assert plain.caption == "C. 100 samples a number"
-    assert full.caption == "C. 100 samples a number; in brackets: 95 % intervals"
+    assert plain.caption == "C. 100 problems per length"
+    assert full.caption == "C. 100 problems per length; in brackets: 95 % intervals"
 
 
 # In parts
@@ -259,8 +271,8 @@ def test_a_test_set_without_problems_is_named(half_trained, monkeypatch):
     data, model = half_trained
     empty = data.test(3, 4).take(torch.arange(0))
     monkeypatch.setattr(data, "test", lambda *_: empty)
-    with pytest.raises(AbcError, match="'random' has no problems of length 3"):
-        evaluate(model, data, [3])
+    with pytest.raises(AbcError, match="'carry' has no problems of length 3"):
+        evaluate(model, data, [3], sets=["carry"])
 
 
 @pytest.mark.parametrize("threads", [1, 3])

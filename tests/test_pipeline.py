@@ -147,7 +147,9 @@ def test_a_model_that_is_often_wrong_is_refused_with_its_accuracy(vanilla, model
     source = vanilla.data.shortened(7)
     batch = source.training(pipeline.UNREACHED_STEP, 500)
     right = 100 * exact_matches(model, batch).float().mean()
-    with pytest.raises(AbcError, match=f"has not interpolated: {right:.1f} % of 500 training"):
+    with pytest.raises(
+        AbcError, match=f"its training problems: {100 - right:.1f} % of 500 are wrong"
+    ):
         calibrate(model, source, options())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from abc_calib.nn import hub
 from abc_calib.reporting import views
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
-from abc_calib.reporting.of_runs import accuracy, accuracy_series
+from abc_calib.reporting.of_runs import accuracy, accuracy_series, labels_of
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import heatmap, heatmap_figures
 from abc_calib.runs import Run
@@ -73,19 +73,41 @@ def test_a_figure_drawn_twice_has_the_same_bytes_its_fonts_and_no_date(
     assert b"<dc:date>" not in svg
 
 
-def test_closed_cells_are_masked_and_each_head_has_its_own_scale() -> None:
-    matrices = np.array([[[0.0, -INF], [-2.0, -1.0]], [[0.25, 0.5], [0.75, 0.5]]])
-    figure = drawn(matrices)
-    first, second = images(figure)
-    np.testing.assert_array_equal(first.get_array().mask, [[False, True], [False, False]])
-    assert not np.ma.getmaskarray(second.get_array()).any()
-    assert (first.norm.vmin, first.norm.vmax) == (-2, 0)
-    assert (second.norm.vmin, second.norm.vmax) == (0.25, 0.75)
-    closed, lowest = first.cmap.get_bad()[:3], first.cmap(0)[:3]
+def test_a_figure_has_one_colour_scale_with_a_bar_and_closed_cells_are_masked() -> None:
+    weights, biases = np.array([[[0.25, 0.5]], [[0.02, 0.01]]]), np.array([[[0.0, -INF]]] * 2)
+    labels: dict[str, Any] = {"row_labels": ["y0"], "key_labels": ["$", "a0"]}
+    blocks = [Block(weights, **labels), Block(biases, additive=True, **labels)]
+    figure = heatmaps(blocks, "T")
+    drawn = [image for axes in figure.axes for image in axes.images]
+    assert [(image.norm.vmin, image.norm.vmax) for image in drawn[:2]] == [(0, 0.5)] * 2
+    assert drawn[1].cmap(drawn[1].norm(0.02)) != drawn[0].cmap(drawn[0].norm(0.5))
+    np.testing.assert_array_equal(drawn[2].get_array().mask, [[False, True]])
+    assert {"weight", "open (0)", "closed (−∞)"} <= {*texts(figure)} and "bias" not in texts(figure)
+    closed, lowest = drawn[0].cmap.get_bad()[:3], drawn[0].cmap(0)[:3]
     assert max(closed) - min(closed) == 0 and np.abs(closed - np.array(lowest)).max() > 0.3
-    said = {"head 0  [−2.00,\N{NO-BREAK SPACE}0]", "head 1  [0.25,\N{NO-BREAK SPACE}0.75]"}
-    assert {*said, "closed (−∞)"} <= {*texts(figure)}
-    assert "closed (−∞)" not in texts(drawn(heads()))
+    assert "closed (−∞)" not in texts(heatmaps(blocks[:1]))
+    sloped = Block(np.array([[[-2.0, -0.5]]]), additive=True, **labels)
+    assert "bias" in texts(heatmaps([sloped]))
+
+
+def test_heads_without_a_line_are_marked_in_one_way(calibrated: Run) -> None:
+    (figure,) = heatmap_figures(calibrated, sites=("cross",)).values()
+    assert [text for text in texts(figure) if text.startswith(("no line", "anti"))] == [
+        "anti +0 seg 1", "no line"
+    ]  # fmt: skip
+    table = calibrated.path / "lines.csv"
+    table.write_text(table.read_text().replace(",sink", ",transparent"))
+    (figure,) = heatmap_figures(calibrated, sites=("cross",)).values()
+    assert "no line" in texts(figure) and "transparent" not in texts(figure)
+
+
+def test_a_figure_of_a_column_fits_a_column_with_every_label(calibrated: Run) -> None:
+    run = Run.open("zoo:addition")
+    for name, figure in heatmap_figures(run, width="column", layer=2).items():
+        figure.draw_without_rendering()
+        assert figure.get_figwidth() == 3.25 and figure.get_figheight() < 5.8, name
+        shown = texts(figure)
+        assert {f"head {k}" for k in range(8)} <= {*shown} and "no line" in shown
 
 
 def names_apart(figure: Any) -> list[set[str]]:
@@ -126,8 +148,8 @@ def test_a_line_of_single_cells_is_seen_in_a_small_image() -> None:
     assert small.shape == (60, 72)
     assert np.isfinite(small).any(1).all() and np.isinf(small).any()
     labels = [str(i) for i in range(1000)]
-    shown = texts(heatmaps([Block(line, labels[:900], labels)]))
-    assert {"open (0)", "closed (−∞)"} <= set(shown) and "lowest" not in shown
+    shown = texts(heatmaps([Block(line, labels[:900], labels, additive=True)]))
+    assert {"open (0)", "closed (−∞)"} <= set(shown) and "weight" not in shown
 
 
 def test_figures_have_the_widths_of_styles() -> None:
@@ -155,9 +177,9 @@ def test_all_text_is_inside_the_figure_and_of_readable_size(calibrated: Run) -> 
 
 def test_no_weight_is_nothing_and_no_bias_is_open() -> None:
     for additive in (False, True):
-        figure = drawn(np.zeros((1, 5, 7)), additive=additive, transparent=[True])
+        figure = drawn(np.zeros((1, 5, 7)), additive=additive, notes=["no line"])
         assert images(figure)[0].norm(0.0) == additive
-        assert "transparent" in texts(figure)
+        assert "head 0\nno line" in texts(figure)
 
 
 def test_labels_of_each_task() -> None:
@@ -284,10 +306,47 @@ def test_a_curve_shows_its_data_intervals_and_the_training_length() -> None:
     assert {(p[0], p[2]) for p in POINTS} | {(p[0], p[3]) for p in POINTS} <= corners
     low, high = axes.get_ylim()
     assert axes.get_xscale() == "log" and low < 0 and high > 100
-    named = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert named == ["one", "two", "training length 6"]
+    assert {"one", "two"} <= {*texts(figure)}
+    assert axes.get_xlabel().endswith("(dashed: training length 6)")
     with pytest.raises(UsageError, match="no accuracies of b to draw: run abc eval"):
         accuracy_curve({"a": POINTS, "b": []}, title="T", train_length=6)
+
+
+def test_equal_curves_are_named_apart_where_they_end() -> None:
+    series = dict.fromkeys(("after calibration, random", "after calibration, carry", "c"), POINTS)
+    figure: Any = accuracy_curve(series, title="", train_length=6)
+    figure.draw_without_rendering()
+    labels = [text for text in figure.findobj(Text) if text.get_text().replace("\n", " ") in series]
+    assert len(labels) == 3
+    boxes = [label.get_window_extent() for label in labels]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    lines = {str(line.get_label()): line for line in figure.axes[0].lines}
+    assert len({lines[name].get_marker() for name in series}) == 3
+    assert len({lines[name].get_markersize() for name in series}) == 3
+
+
+def test_runs_are_labelled_by_what_differs() -> None:
+    before = {"task": "addition", "scheme": "rpe", "stage": "before calibration", "seed": "seed 0"}
+    before["name"] = "x"
+    after = {**before, "stage": "after calibration", "name": "y"}
+    other = {**before, "scheme": "alibi", "name": "z"}
+    assert labels_of([before]) == ["before calibration"]
+    assert labels_of([before, after]) == ["before calibration", "after calibration"]
+    assert labels_of([before, other]) == ["rpe", "alibi"]
+    assert labels_of([after, after | {"name": "w"}]) == [
+        "after calibration, y", "after calibration, w"
+    ]  # fmt: skip
+
+
+def test_the_font_of_latex_is_quiet_and_several_runs_are_one_table(tiny, abc, tmp_path, caplog):
+    for run in (tiny.vanilla, tiny.calibrated):
+        assert abc("eval", run, "--lengths", "3,5", "--samples", 20, "-q").code == 0
+    runs = (tiny.vanilla, tiny.calibrated)
+    assert abc("curves", *runs, "--font", "latex", "--out", tmp_path).code == 0
+    assert caplog.text == ""
+    latex = abc("curves", *runs, "--latex", "--out", tmp_path).out
+    assert "length & before calibration & after calibration" in latex
+    assert latex.count(r"\label{tab:") == latex.count(r"\begin{tabular}") == 1
 
 
 def test_what_the_options_of_a_heatmap_leave_out(calibrated: Run) -> None:

@@ -244,7 +244,10 @@ def test_a_failure_stops_only_what_hangs_on_it(tmp_path):
     found = [(o.job.config.stage, o.state) for o in outcomes]
     assert found == [("vanilla", "done"), ("calibrated", "failed")]
     assert [o for o in seen if o] == outcomes
-    assert "has not interpolated" in outcomes[1].reason and "log.txt" in outcomes[1].reason
+    assert (
+        "has not learned its training problems" in outcomes[1].reason
+        and "log.txt" in outcomes[1].reason
+    )
     table = results_table(jobs, tmp_path, outcomes)
     assert list(table["stage"]) == ["vanilla", "vanilla", "calibrated"]
     assert table["error"].notna().tolist() == [False, False, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -13,7 +14,9 @@ import pytest
 from conftest import run_command
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from abc_calib import progress
 from abc_calib.proof.page import page
 from abc_calib.text import Markup, Table, as_latex, as_markdown, counted, visible
 from cli import console
@@ -49,6 +52,21 @@ def test_tables_and_remarks_show_markup_and_escapes(capsys):
     for text in (said.out, said.err):
         assert "[red]" in text and "\\x1b[31m" in text.replace("\n", "")
         assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_columns_that_hold_nothing_are_left_out(capsys):
+    console.show(Table(("task", "note", "n"), [["a", None, 0], ["b", "", 1]]))
+    assert capsys.readouterr().out.split()[:2] == ["task", "n"]
+    console.show(Table(("task", "note"), []))
+    assert "note" in capsys.readouterr().out
+
+
+def test_words_in_brackets_stand_in_bars_as_well(monkeypatch):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
+    monkeypatch.setattr(progress, "err", terminal)
+    with progress._drawn("[red]title", "[bold]units", False) as update:
+        update(1, 2, "[note]")
+    assert "[bold]units" in terminal.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_run_of_an_odd_name_is_shown_as_it_is(tiny, abc):

@@ -683,7 +683,7 @@ def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, mo
     shape = {"width": 8, "heads": 2, "feedforward": 8}
     quicker(monkeypatch, shape, {"steps": 20, "batch": 4, "validate_every": 10}, {})
     said = abc("prove", "successor", "--out", tmp_path / "a", "-q")
-    assert said.code == 1 and "the model has not interpolated" in said.err
+    assert said.code == 1 and "has not learned its training problems" in said.err
     assert "half of the steps are done" in said.err
     runs = [
         Run.open(tmp_path / "a" / f"successor-seed0-vanilla{n}") for n in ("", "-2", "-3", "-4")
@@ -693,7 +693,7 @@ def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, mo
     assert {(r.config.train.early_stop_at, r.config.train.cooldown) for r in runs} == {(0.95, 100)}
     first, last = (r.load_model().state_dict() for r in (runs[0], runs[3]))
     assert any(not torch.equal(first[name], last[name]) for name in first)
-    with pytest.raises(AbcError, match="has not interpolated"):  # steps that are asked for
+    with pytest.raises(AbcError, match="has not learned"):  # steps that are asked for
         stages.certified("successor", folder=tmp_path / "b", steps=20, progress=False)
     assert len(list((tmp_path / "b").iterdir())) == 1
 

@@ -141,8 +141,8 @@ def read(
     correct, accuracy = correct_samples(model, batch)
     if accuracy < refused_below(options.fit) and not force:
         raise AbcError(
-            f"the model has not interpolated: {100 * accuracy:.1f} % of {len(batch)} training "
-            "samples are right, and calibration reads the attention of a model that is right. "
+            f"the model has not learned its training problems: {100 * (1 - accuracy):.1f} % of "
+            f"{len(batch)} are wrong, and calibration reads the attention of right answers. "
             f"{advice(model, data, batch)}, or force it"
         )
     if not len(correct):

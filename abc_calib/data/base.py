@@ -117,6 +117,10 @@ class Data(ABC):
     def test(self, length: Any, n: int, kind: str = "random", seed: int = 0) -> Batch:
         """At most ``n`` problems of exactly ``length`` of a test set, none of them for training."""
 
+    def every(self, length: Any, n: int, kind: str) -> Batch | None:
+        """Return all problems that a test of ``n`` can have, once each, where they are so few."""
+        return None
+
     @abstractmethod
     def test_size(self, length: Any) -> int:
         """How many problems of a length are tested unless it is said."""

@@ -20,6 +20,7 @@ from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
 from tasks import Digits, Problems, Size, TaskError
 from tasks.arithmetic import Arithmetic
+from tasks.digits import from_integers
 from tasks.rows import RowTask, extent
 
 PAPER_RANGE = 2**20 + 1
@@ -133,6 +134,25 @@ class DigitData(Data):
         if self.named(size)["length"] > self.length:
             return self.lay_out(self.task.sample(rng, n, size, law, exact=True))
         return self.lay_out(self._draw(rng, n, size, law, True, held_out=True))
+
+    def every(self, length: Any, n: int, kind: str) -> Batch | None:
+        draws_itself = type(self.task).sample is not Arithmetic.sample
+        if (
+            draws_itself
+            or kind != "random"
+            or self.task.count != 1
+            or not n >= self.test_size(length)
+        ):
+            return None
+        if (most := self.task.base ** min(length, 15)) > MOST_SAMPLES:
+            return None
+        numbers = from_integers(
+            np.arange(most // self.task.base * (length > 1), most), self.task.base
+        )
+        problems = self.task.problems(numbers)
+        if length <= self.length:
+            problems = problems.take(np.flatnonzero(self.split.allows(problems, held_out=True)))
+        return self.lay_out(problems) if len(problems) else None
 
     def _stream(self, kind: str, size: Any) -> tuple[int, ...]:
         """Which random numbers a test set is drawn with."""

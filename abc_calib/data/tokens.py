@@ -164,12 +164,11 @@ class TokenData(Data):
         """The words, and how many ends close a source."""
         if self.task.delimiters or self.in_rows:
             return None
-        examples, ellipsis = self.task.symbols[:8], " …" * (len(self.task.symbols) > 8)
         return {
             "notation": self.task.notation,
             "words": self.task.symbols,
             "closes": 2 if self.task.closes_source else 1,
-            "usage": f"words with spaces between them, of {' '.join(examples)}{ellipsis}",
+            "usage": self.task.usage,
         }
 
     def read(self, output: Sequence[str]) -> str:

@@ -32,7 +32,10 @@ MISTAKES = ("too_early", "too_late", "content")
 
 @dataclass(frozen=True)
 class Row:
-    """Exact match at one length; ``accuracy`` and its 95 % interval in percent."""
+    """Exact match at one length; ``accuracy`` and its 95 % interval in percent.
+
+    Where all problems of a length were tested, the ends of the interval are the accuracy.
+    """
 
     length: int
     accuracy: float
@@ -52,6 +55,13 @@ class Row:
     def size(self) -> str:
         """The length, for people."""
         return str(self.length)
+
+    @property
+    def interval(self) -> str:
+        """The interval, for people."""
+        if self.low == self.high:
+            return f"all {self.n:,}"
+        return f"[{self.low:.2f}, {self.high:.2f}]"
 
 
 @dataclass(frozen=True)
@@ -141,7 +151,8 @@ def row_of(
 ) -> Row:
     """One row: of data that is decoded with all metrics, at most the longest gold's steps."""
     started = time.perf_counter()
-    batch, fields = data.test(length, n, kind, seed), data.named(length)
+    every, fields = data.every(length, n, kind), data.named(length)
+    batch = every or data.test(length, n, kind, seed)
     if not len(batch):
         raise AbcError(f"the test set {kind!r} has no problems of length {length}: choose others")
     row_type: type[Row] = GridRow if "rows" in fields else Row
@@ -151,9 +162,10 @@ def row_of(
     else:
         right = matches(model, data, batch, greedy)
     correct = int(right.sum())
-    low, high = wilson_interval(correct, len(batch))
+    share = correct / len(batch)
+    low, high = wilson_interval(correct, len(batch)) if every is None else (share, share)
     return row_type(
-        accuracy=round(100 * correct / len(batch), 4),
+        accuracy=round(100 * share, 4),
         n=len(batch),
         set=kind,
         correct=correct,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from abc_calib.calibration.capture import average_attention
-from abc_calib.calibration.fits.base import LineRow
+from abc_calib.calibration.fits.base import LineRow, sinks
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import AbcError
@@ -21,6 +21,7 @@ from abc_calib.files import read_text
 from abc_calib.geometry import Heads, Layout, LineBias, Site
 from abc_calib.geometry.bias import stored
 from abc_calib.geometry.layout import read_labels, written_labels
+from abc_calib.reporting.heatmaps import NO_LINE
 from abc_calib.runs import Run
 from abc_calib.text import counted
 from tasks.rows import ROW
@@ -28,6 +29,8 @@ from tasks.rows import ROW
 TABLE = "lines.csv"
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
+BARE = ("sink", "transparent")
+"""Notes of heads without a line: closed onto a token that tells them nothing, or left open."""
 KeptLines = dict[tuple[str, int, int], list[LineRow]]
 """The kept lines by site, layer and head."""
 
@@ -73,16 +76,11 @@ class SiteLines:
     bias: np.ndarray
 
     def note(self, layer: int, head: int) -> str:
-        """Return what stands over a head: its line, or how many there are."""
-        lines = [entry for entry in self.kept[layer][head] if entry.note != "transparent"]
+        """Return what stands over a head: its line, how many there are, or ``NO_LINE``."""
+        lines = [entry for entry in self.kept[layer][head] if entry.note not in BARE]
         if len(lines) != 1:
-            return counted(len(lines), "lines") if lines else "no line"
-        text = f"{lines[0].line} {lines[0].note}".strip()
-        return text.replace("-", "−").replace("segment", "seg.")
-
-    def transparent(self, layer: int, head: int) -> bool:
-        """Is a head without any line?"""
-        return not self.heads[layer][head] and not self.closed[layer][head]
+            return counted(len(lines), "lines") if lines else NO_LINE
+        return lines[0].line.replace("-", "−").replace("segment", "seg")
 
 
 def is_calibrated(run: Run) -> bool:
@@ -170,7 +168,7 @@ def _line_sum(
     """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
     total = []
     for head, lines in enumerate(heads):
-        weights = {entry.line: entry.weight for entry in kept[head]}
+        weights = {x.line: 0.0 if x.note in BARE else x.weight for x in kept[head]}
         if missing := [name for line in lines if (name := line.label(site)) not in weights]:
             raise AbcError(
                 f"lines.csv has no weight for {missing[0]} of {site} head {head}: calibrate again"
@@ -191,8 +189,12 @@ def kept_lines(run: Run) -> KeptLines:
     """
     record = run.path / "calibration.json"
     if record.is_file() and TABLE not in json.loads(read_text(record)).get("files", {TABLE: 0}):
+        bare = sinks(len(run.data.layout_at(1).parts))
         return {
-            (site, k, h): [LineRow(site, k, h, x.label(site), 1.0, x.value) for x in lines]
+            (site, k, h): [
+                LineRow(site, k, h, x.label(site), 1.0, x.value, "sink" * (x == bare[site]))
+                for x in lines
+            ]
             for site, k, h, lines in run.bias().each()
         }
     path, table = run.path / TABLE, KeptLines()

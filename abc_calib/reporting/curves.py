@@ -20,14 +20,17 @@ from abc_calib.reporting.style import (
     new_figure,
     plain_axes,
     styled,
+    wrapped,
 )
 
 Point = tuple[int, float, float, float]
 """A length, and its accuracy and the two ends of its 95 % interval in percent."""
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
 """Solid, dashed, dotted."""
-FIRST = ("calibrated", "ABC", "vanilla", "Vanilla")
+FIRST = ("after calibration", "ABC", "before calibration", "Vanilla")
 """Names whose colours are the first ones, those of no other in whichever figure."""
+LINE = 0.125
+"""Inches of a line of a curve's name."""
 SETS = (", random", ", carry", ", hard")
 """What may follow the name of a model: test sets, in the order of dashes."""
 
@@ -39,9 +42,17 @@ class Look(NamedTuple):
     marker: str
     dash: Any
 
+    def style(self, is_top: bool) -> dict[str, Any]:
+        """Return it as matplotlib's keywords; ``is_top``: thick and filled."""
+        return {
+            "color": self.colour, "linestyle": self.dash, "marker": self.marker, "clip_on": False,
+            "linewidth": 1.9 if is_top else 1.2, "markeredgewidth": 0.8, "zorder": 3 + is_top,
+            "markerfacecolor": self.colour if is_top else "white",
+        }  # fmt: skip
+
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
-    """Return a look for each name: a colour per model, dashes and markers per test set."""
+    """Return a look for each name: a colour per model, dashes per test set, a marker of its own."""
     models = {name: name.rsplit(", ", 1)[0] if name.endswith(SETS) else name for name in names}
     others = itertools.count(2)
     numbers = {
@@ -49,10 +60,10 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
         for model in dict.fromkeys(models.values())
     }
     chosen = {}
-    for name, model in models.items():
+    for number, (name, model) in enumerate(models.items()):
         dash, colour = divmod(numbers[model], len(PALETTE))
         among = SETS.index(name.removeprefix(model)) if name != model else 0
-        marker = MARKERS[(colour + 2 * among) % len(MARKERS)]
+        marker = MARKERS[number % len(MARKERS)]
         chosen[name] = Look(PALETTE[colour], marker, DASHES[(dash + among) % len(DASHES)])
     return chosen
 
@@ -72,46 +83,64 @@ def accuracy_curve(
 ) -> Figure:
     """Exact match, or another ``measure``, against length, one line a series.
 
-    Lengths are on a logarithmic axis. Shaded: the 95 % intervals; or, with ``single``, thin: the
-    curve of each seed, by series. Dashed: ``train_length``, where interpolation ends. ``top``: the
-    series that matter, drawn thicker. Markers of earlier ones are larger: equal ones are seen.
-    ``width``: in inches.
+    Lengths are on a logarithmic axis. Shaded: the 95 % intervals, none where all problems were
+    tested; or, with ``single``, thin: the curve of each seed, by series. Dashed: ``train_length``,
+    where interpolation ends. ``top``: the series that matter, drawn thicker. Each curve is named
+    where it ends; of equal ones the earlier has larger markers. ``width``: in inches.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
         of = f" of {empty[0]}" if empty else ""
         raise UsageError(f"there are no accuracies{of} to draw: run abc eval first")
     lengths = sorted({point[0] for points in series.values() for point in points})
-    columns = 2 if max(map(len, series)) < 24 else 1
-    figure = new_figure(width, 2.1 + 0.14 * -(-(len(series) + 1) // columns))
+    names = [wrapped(name, 0.3 * width) for name in series]
+    figure = new_figure(width, max(2.3, 0.7 + LINE * sum(name.count("\n") + 1 for name in names)))
     axes = figure.add_subplot()
-    mark = axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
+    axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
     look = looks(list(series))
     for number, (name, points) in enumerate(series.items()):
         for seed in (single or {}).get(name, ()):
             x, y = zip(*sorted(seed), strict=True)
             axes.plot(x, y, color=look[name].colour, linewidth=0.5, alpha=0.45, clip_on=False)
+        x, y, low, high = zip(*sorted(points), strict=True)
         if single is None:
-            x, _, low, high = zip(*sorted(points), strict=True)
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
-        x, y = zip(*((x, y) for x, y, *_ in sorted(points)), strict=True)
-        size = 3.6 + 2.4 * (1 - number / len(series))
-        axes.plot(
-            x, y, label=name, color=look[name].colour, linestyle=look[name].dash,
-            linewidth=1.9 if name in top else 1.2, marker=look[name].marker, markeredgewidth=0.8,
-            markersize=size, markerfacecolor=look[name].colour if name in top else "white",
-            clip_on=False, zorder=4 if name in top else 3,
-        )  # fmt: skip
+        style = look[name].style(name in top)
+        style["markersize"] = 3.6 + 2.4 * (1 - number / len(series))
+        axes.plot(x, y, label=name, **style)
     axes.set_title(title)
-    axes.set_xlabel(unit)
+    axes.set_xlabel(f"{unit}\n(dashed: training length {train_length})")
     axes.set_ylabel(measure)
-    _scale(axes, _named(lengths, train_length, width), percent)
-    figure.legend(
-        [*axes.get_legend_handles_labels()[0], mark], [*look, f"training length {train_length}"],
-        loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.2,
-        labelspacing=0.25, borderpad=0.1,
-    )  # fmt: skip
+    _scale(axes, _named(lengths, train_length, 0.55 * width), percent)
+    styles = [look[name].style(name in top) for name in series]
+    _name(axes, names, styles, [max(points)[1] for points in series.values()])
     return figure
+
+
+def _name(
+    axes: Axes, names: Sequence[str], styles: Sequence[dict[str, Any]], ends: Sequence[float]
+) -> None:
+    """Write the name of each curve at the right, near its end, with a piece of the curve."""
+    low, high = axes.get_ylim()
+    inches = axes.get_figure().get_figheight() - 0.7  # type: ignore[union-attr]
+    heights = [LINE * (name.count("\n") + 1) / inches for name in names]
+    order = sorted(range(len(names)), key=lambda k: -ends[k])
+    at, room = [(end - low) / (high - low) for end in ends], 1.0
+    for k in order:
+        at[k] = min(at[k], room - heights[k] / 2)
+        room = at[k] - heights[k] / 2
+    room = 0.0
+    for k in reversed(order):  # those that were pushed out below
+        at[k] = max(at[k], room + heights[k] / 2)
+        room = at[k] + heights[k] / 2
+    for y, name, style in zip(at, names, styles, strict=True):
+        axes.plot(
+            [1.03, 1.12], [y, y], transform=axes.transAxes, markersize=4, markevery=[1], **style
+        )
+        axes.text(
+            1.16, y, name, color=style["color"], fontsize=SMALL, va="center",
+            linespacing=1.0, transform=axes.transAxes,
+        )  # fmt: skip
 
 
 def _scale(axes: Axes, named: Sequence[int], percent: bool) -> None:
@@ -145,16 +174,19 @@ def _named(lengths: Sequence[int], first: int, inches: float) -> list[int]:
 
 
 @styled
-def history_curve(history: Sequence[Mapping[str, float]], title: str = "") -> Figure:
-    """Held-out accuracy in percent against the step of a training."""
+def history_curve(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+    """Held-out accuracy in percent against the step of each training, by name."""
     figure = new_figure(COLUMN_WIDTH, 2.1)
-    axes = figure.add_subplot()
-    steps = [entry["step"] for entry in history]
-    accuracy = [entry["validation_accuracy"] for entry in history]
-    axes.plot(steps, accuracy, color=PALETTE[0], marker="o", markersize=3, linewidth=1.2)
-    axes.set_title(title)
+    axes, look = figure.add_subplot(), looks(list(histories))
+    for name, history in histories.items():
+        steps = [entry["step"] for entry in history]
+        accuracy = [entry["validation_accuracy"] for entry in history]
+        axes.plot(steps, accuracy, markersize=4, **look[name].style(False))
     axes.set_xlabel("step")
     axes.set_ylabel("held-out accuracy (%)")
     axes.set_ylim(-4, 104)
     plain_axes(axes)
+    ends = [history[-1]["validation_accuracy"] for history in histories.values()]
+    texts = [wrapped(name, 0.3 * COLUMN_WIDTH) for name in histories]
+    _name(axes, texts, [look[name].style(False) for name in histories], ends)
     return figure

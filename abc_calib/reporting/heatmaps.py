@@ -1,22 +1,22 @@
 """Heatmaps of attention and of the biases that calibration reads from it.
 
-As in the paper's figures 3, 4, 7 and 8: one image per head, queries downwards, keys to the right,
-each head on its own colour scale. Cells that are closed (-inf) are dark grey.
+As in the paper's figures 3, 4, 7 and 8: one image per head, queries downwards, keys to the right.
+All weights of a figure have one colour scale, and all biases another.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import LinearSegmentedColormap, ListedColormap, Normalize
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -31,47 +31,51 @@ from abc_calib.reporting.style import (
     wrapped,
 )
 
-NARROWEST, TALLEST, LOWEST = 0.78, 2.0, 0.3
+NARROWEST, TALLEST, LOWEST = 0.68, 2.0, 0.3
 """Inches that an image is wide at least, and high at most and at least."""
+FLAT = 0.6
+"""Height of an image by its width at most, where a figure has many lines of them."""
+MARGIN = 0.4
+"""Inches for the names of the queries."""
 DOTS = 150
 """Cells per inch at most: of more, neighbours are one cell with the highest of their values."""
-CLOSED, OPEN = "#262626", "#E4E4E4"
-"""Cells that a row may not look at (neutral, and darker than any value), and of a transparent
-head."""
-_UPPER = matplotlib.colormaps["viridis"].resampled(256)(range(70, 256))
-COLOURS = LinearSegmentedColormap.from_list("upper viridis", _UPPER).with_extremes(bad=CLOSED)
-"""Viridis without its dark end, so that low values differ from closed cells."""
+CLOSED = "#A8A8A8"
+"""Cells that a query may not look at."""
+WEIGHTS = matplotlib.colormaps["Blues"].with_extremes(bad=CLOSED)
+BIASES = LinearSegmentedColormap.from_list(
+    "biases", matplotlib.colormaps["OrRd"](np.linspace(0.2, 1, 256))
+).with_extremes(bad=CLOSED)
+"""Dark red where a key is open (0)."""
+NO_LINE = "no line"
 
 
 @dataclass(frozen=True)
 class Block:
     """Heads under one heading: ``matrices (h, i, j)`` and the names of rows and keys.
 
-    ``names (h,)``: of the images, by default ``head 0`` and so on; ``notes (h,)``: text over each,
-    such as the lines of the head. ``transparent (h,)``: heads that the bias leaves alone.
-    ``additive``: 0 is open, not nothing.
+    ``names (h,)`` and ``notes (h,)``: text over each image, by default ``head 0`` and so on; notes
+    are the line of the head, or ``NO_LINE``. ``additive``: biases, of which 0 is open and -inf
+    closed, in place of weights.
     """
 
     matrices: np.ndarray
     row_labels: Sequence[str]
     key_labels: Sequence[str]
     notes: Sequence[str] = ()
-    transparent: Sequence[bool] = ()
     heading: str = ""
-    additive: bool = True
+    additive: bool = False
     names: Sequence[str] = ()
 
     def title(self, head: int, width: float) -> str:
-        """Return what stands over a head: its note, its name and its range."""
+        """Return what stands over a head: its name and its note."""
         name = self.names[head] if self.names else f"head {head}"
-        text = f"{name}  {value_range(self.matrices[head])}".strip()
-        notes = [self.notes[head]] if self.notes else []
-        return "\n".join(wrapped(line, width) for line in (*notes, text))
+        texts = [name, *self.notes[head : head + 1]]
+        return "\n".join(wrapped(text, width) for text in texts if text)
 
-    def height(self, width: float) -> float:
+    def height(self, width: float, most: float) -> float:
         """Return the inches of an image: square cells, unless that is far too high or too low."""
         _, rows, keys = self.matrices.shape
-        return min(max(width * rows / keys, LOWEST), TALLEST)
+        return min(max(width * rows / keys, LOWEST), most)
 
 
 @styled
@@ -83,87 +87,87 @@ def heatmaps(
     ``width``: of the figure, in inches.
     """
     heads = len(blocks[0].matrices)
-    lines = -(-heads // max(1, min(across, heads, int((width - 0.35) / NARROWEST))))
+    lines = -(-heads // max(1, min(across, heads, int((width - MARGIN) / NARROWEST))))
     columns = -(-heads // lines)  # about the same number in each line
-    cell, heights = (width - 0.35) / columns - 0.08, []
+    cell, heights = (width - MARGIN) / columns - 0.05, []
+    most = FLAT * cell if lines * len(blocks) > 4 else TALLEST
     for block in blocks:
         over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
-        heights.append(lines * (block.height(cell) + 0.12 * over + 0.06) + 0.6)
+        heights.append(lines * (block.height(cell, most) + 0.12 * over + 0.06) + 0.45)
     titled = wrapped(title, width - 0.2, TITLE_SIZE)
-    figure = new_figure(width, sum(heights) + 0.41 + 0.16 * titled.count("\n"))
+    figure = new_figure(width, sum(heights) + 0.65 + 0.16 * titled.count("\n"))
     if title:
         figure.suptitle(titled, x=0.01, ha="left")
-    parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights)[:, 0]
+    rows = figure.subfigures(len(blocks) + 1, 1, squeeze=False, height_ratios=[*heights, 0.4])
+    *parts, scales = rows[:, 0]
+    weights, biases = _scale(blocks, additive=False), _scale(blocks, additive=True)
     for part, block in zip(parts, blocks, strict=True):
         if block.heading:
             heading = wrapped(block.heading, width - 0.2, LABEL_SIZE)
             part.suptitle(heading, x=0.01, ha="left", fontsize=LABEL_SIZE, style="italic")
         part.supylabel("query", fontsize=SMALL)
-        part.supxlabel("key", fontsize=SMALL)
         grid = part.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
         for axes in grid.flat[heads:]:
             axes.set_visible(False)
         for head, axes in enumerate(grid.flat[:heads]):
-            _image(axes, block, head, cell)
-    figure.legend(
-        handles=list(_legend(blocks)), loc="outside lower right", handlelength=0.8,
-        ncols=5 if width > 4 else 3 if width > 2.4 else 1, handleheight=0.8, columnspacing=1.0,
-    )  # fmt: skip
+            size = cell, block.height(cell, most)
+            _image(axes, block, head, size, biases if block.additive else weights)
+    parts[-1].supxlabel("key", fontsize=SMALL)
+    _legend(scales, blocks, weights, biases)
     return figure
 
 
-def _legend(blocks: Sequence[Block]) -> Iterator[Artist]:
-    """Yield what the colours and marks mean."""
-    heads = [matrix for block in blocks for matrix in block.matrices]
-    blank = [not matrix[np.isfinite(matrix)].any() for matrix in heads]
-    closed = [not np.isfinite(matrix).all() for matrix in heads]
-    if any(map(all, zip(blank, closed, strict=True))):
-        yield Patch(facecolor=COLOURS(1.0), label="open (0)")
-    if not all(blank):
-        yield Patch(facecolor=COLOURS(0.0), label="lowest")
-        yield Patch(facecolor=COLOURS(1.0), label="highest of the head")
-    if any(closed):
-        yield Patch(facecolor=CLOSED, label="closed (−∞)")
+def _scale(blocks: Sequence[Block], additive: bool) -> Any:
+    """The colours of all weights of a figure, from 0 on, or of all its biases, up to 0."""
+    values = [block.matrices.ravel() for block in blocks if block.additive == additive]
+    finite = np.concatenate([np.zeros(1), *(x[np.isfinite(x)] for x in values)])
+    low, high = finite.min(), finite.max()
+    if low == high:
+        low, high = (-1.0, 0.0) if additive else (0.0, 1.0)
+    return ScalarMappable(Normalize(low, high), BIASES if additive else WEIGHTS)
 
 
-def value_range(matrix: np.ndarray) -> str:
-    """Return the least and the largest finite value of ``matrix (i, j)``, as ``[0.02, 0.97]``.
+def _legend(
+    part: Any, blocks: Sequence[Block], weights: ScalarMappable, biases: ScalarMappable
+) -> None:
+    """Draw a bar for each scale, and the colours of open and closed cells."""
+    bars = [("weight", weights)] if any(not block.additive for block in blocks) else []
+    values = np.concatenate([np.zeros(0), *(x.matrices.ravel() for x in blocks if x.additive)])
+    patches = []
+    if values[np.isfinite(values)].any():
+        bars.append(("bias", biases))
+    elif values.size:
+        patches.append(Patch(facecolor=BIASES(1.0), label="open (0)"))
+    if any(np.isinf(block.matrices).any() for block in blocks):
+        patches.append(Patch(facecolor=CLOSED, label="closed (−∞)"))
+    for number, (name, scale) in enumerate(bars):
+        axes = part.add_axes((0.03 + 0.37 * number, 0.55, 0.2, 0.25))
+        part.colorbar(scale, cax=axes, orientation="horizontal")
+        axes.text(1.08, 0.5, name, fontsize=SMALL, va="center", transform=axes.transAxes)
+        axes.locator_params(nbins=3)
+    if patches:
+        part.legend(
+            handles=patches, loc="center right", handlelength=0.8, handleheight=0.8,
+            ncols=3 - len(bars), columnspacing=1.0,
+        )  # fmt: skip
 
-    Nothing where all of them are 0.
-    """
-    finite = matrix[np.isfinite(matrix)]
-    if not finite.size:
-        return "closed"
-    if finite.min() == finite.max() == 0:  # open and closed cells alone
-        return ""
-    low, high = (f"{x:.2f}" if abs(x) >= 0.005 else "0" for x in (finite.min(), finite.max()))
-    return (low if low == high else f"[{low},\N{NO-BREAK SPACE}{high}]").replace("-", "−")
 
-
-def _image(axes: Axes, block: Block, head: int, width: float) -> None:
-    """Draw one head on its own colour scale; cells that are not finite are closed."""
-    matrix, height = block.matrices[head], block.height(width)
+def _image(axes: Axes, block: Block, head: int, size: tuple[float, float], scale: Any) -> None:
+    """Draw one head of this width and height; cells that are not finite are closed."""
+    matrix, (width, height) = block.matrices[head], size
     rows, keys = matrix.shape
-    cells = np.ma.masked_invalid(pooled(matrix, height * DOTS, width * DOTS))
-    low, high = (float(cells.min()), float(cells.max())) if cells.count() else (0.0, 0.0)
-    transparent = bool(block.transparent) and block.transparent[head]
-    colours: Any = COLOURS
-    if low == high:  # one value only: open where it is a bias, nothing where it is a weight
-        low, high = (low - 1.0, high) if block.additive else (low, high + 1.0)
-        if transparent:
-            colours = ListedColormap([OPEN]).with_extremes(bad=CLOSED)
     axes.imshow(
-        cells, cmap=colours, norm=Normalize(low, high), aspect="auto", interpolation="nearest",
+        np.ma.masked_invalid(pooled(matrix, height * DOTS, width * DOTS)), cmap=scale.cmap,
+        norm=scale.norm, aspect="auto", interpolation="nearest",
         extent=(-0.5, keys - 0.5, rows - 0.5, -0.5),
     )  # fmt: skip
-    axes.set_title(block.title(head, width), fontsize=SMALL, pad=2)
+    is_bare = bool(block.notes) and block.notes[head] == NO_LINE
+    axes.set_title(
+        block.title(head, width), fontsize=SMALL, pad=2, color="0.45" if is_bare else "black"
+    )
     _label(axes.xaxis, block.key_labels, width)
     _label(axes.yaxis, block.row_labels, height)
     axes.tick_params("x", labelrotation=90)
-    if transparent:
-        box: Any = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-        middle: Any = {"ha": "center", "va": "center", "transform": axes.transAxes}
-        axes.text(0.5, 0.5, "transparent", fontsize=SMALL, bbox=box, **middle)
 
 
 def pooled(matrix: np.ndarray, rows: float, keys: float) -> np.ndarray:

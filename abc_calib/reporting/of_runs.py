@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from abc_calib.config import DrawOptions, build
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation import GridRow, Row
 from abc_calib.reporting.curves import Point, accuracy_curve
 from abc_calib.reporting.style import font, save_figures
+from abc_calib.reporting.tables import accuracy_table
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
-from abc_calib.text import names
+from abc_calib.runs.run import STAGES
+from abc_calib.text import Table, names
 
 STEM = "curves"
+RIGHT = 99.0
+"""Percent of problems from which a length is solved."""
 
 
 def accuracy(run: Run) -> list[dict[str, Any]]:
@@ -28,21 +34,103 @@ def accuracy(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def accuracy_series(
+def about(run: Run) -> dict[str, Any]:
+    """Return what tells a run from others: task, position scheme, stage, seed and folder.
+
+    The scheme of a calibrated run is that of its first training.
+    """
+    config = run.config
+    try:
+        first = Run.open(config.parent).config if config.parent else config
+    except AbcError:  # the first run is gone
+        first = config
+    return {
+        "task": config.task + ("" if config.base in (None, 10) else f" in base {config.base}"),
+        "scheme": first.model.label,
+        "stage": STAGES[config.stage],
+        "seed": f"seed {first.train.seed}",
+        "name": run.path.resolve().name,
+    }
+
+
+def labels_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a name for each run, from what ``about`` says of it: the parts in which they differ.
+
+    A folder's name alone tells two runs apart that are alike in all else.
+    """
+    parts = ("task", "scheme", "stage", "seed")
+    differ = [part for part in parts if len({run[part] for run in runs}) > 1] or ["stage"]
+    labels = [", ".join(str(run[part]) for part in differ) for run in runs]
+    return [
+        f"{label}, {run['name']}" if labels.count(label) > 1 else label
+        for label, run in zip(labels, runs, strict=True)
+    ]
+
+
+def verdict(rows: Sequence[Mapping[str, Any]], length: int, unit: str) -> str:
+    """Say how far a run gets that was trained up to a length; empty where nothing is measured."""
+    rows = [row for row in rows if row["set"] == "random"]
+    if not rows:
+        return ""
+    wrong = [row for row in rows if row["accuracy"] < RIGHT]
+    row = wrong[0] if wrong else rows[-1]
+    text = f"right on {row['correct']:,} of {row['n']:,} problems of {row['size']} {unit}"
+    if not wrong or row["length"] <= length:
+        return text
+    good = max((x["length"] for x in rows if x["length"] < row["length"]), default=length)
+    return f"fails beyond {good} {unit}: {text}"
+
+
+def series_of(
     rows_by_name: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, list[Point]]:
-    """Return the curves of runs, named by run and by test set where a run has several.
+) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the rows of runs by series, named by run and by test set where a run has several.
 
     Of an unnamed run (``""``) by test set alone.
     """
-    series: dict[str, list[Point]] = {}
+    series: dict[str, list[Mapping[str, Any]]] = {}
     for name, rows in rows_by_name.items():
         several = not name or len({row["series"] for row in rows}) > 1
         for row in rows:
             label = ", ".join(filter(None, [name, row["series"] if several else ""]))
-            point = row["length"], row["accuracy"], row["low"], row["high"]
-            series.setdefault(label, []).append(point)
+            series.setdefault(label, []).append(row)
     return series
+
+
+def accuracy_series(
+    rows_by_name: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, list[Point]]:
+    """Return the same as the points of curves."""
+    return {
+        label: [(row["length"], row["accuracy"], row["low"], row["high"]) for row in rows]
+        for label, rows in series_of(rows_by_name).items()
+    }
+
+
+def measured(
+    runs: Sequence[Run | Path | str], labels: Sequence[str] | None = None
+) -> tuple[list[Run], dict[str, list[dict[str, Any]]]]:
+    """Return the runs, and the rows of each under its label.
+
+    ``labels``: one for each run; by default its task, scheme, stage and seed, where they differ.
+    Raises ``UsageError`` for labels that are not one for each run, for a run that was not
+    evaluated, and for runs whose lengths have different units.
+    """
+    opened = [Run.open(run) for run in runs]
+    labels = labels_of([*map(about, opened)]) if labels is None else names(labels)
+    if not opened or len(labels) != len(opened) or len({*labels}) < len(labels):
+        raise UsageError(
+            f"{len(labels)} labels of {len(opened)} runs: give one for each run, in their order, "
+            "no two the same"
+        )
+    units = dict.fromkeys(run.task.unit for run in opened)
+    if len(units) > 1:
+        raise UsageError(f"the lengths are {' and '.join(units)}: draw these runs apart")
+    rows = {label: accuracy(run) for label, run in zip(labels, opened, strict=True)}
+    for run, found in zip(opened, rows.values(), strict=True):
+        if not found:
+            raise UsageError(f"{run} was not evaluated: abc eval {shlex.quote(str(run))}")
+    return opened, rows
 
 
 def curves(
@@ -54,32 +142,31 @@ def curves(
 ) -> list[Path]:
     """Draw the exact match of runs against length in one figure; returns the files written.
 
-    ``labels``: the names of the runs in the figure, in their order; by default those of their
-    folders. ``keywords``: ``format``, ``width`` and ``font``. A run with several test sets has a
-    curve for each. Raises ``UsageError`` for labels that are not one for each run, for a run that
-    was not evaluated, and for runs whose lengths have different units.
+    ``labels``: as of ``measured``. ``keywords``: ``format``, ``width`` and ``font``. A run with
+    several test sets has a curve for each. Raises ``UsageError`` as ``measured`` does.
     """
     look = build(DrawOptions, **keywords)
-    opened = [Run.open(run) for run in runs]
-    labels = [run.path.name for run in opened] if labels is None else names(labels)
-    if not opened or len(labels) != len(opened) or len({*labels}) < len(labels):
-        raise UsageError(
-            f"{len(labels)} labels of {len(opened)} runs: give one for each run, in their order, "
-            "no two the same"
-        )
-    units = dict.fromkeys(run.task.unit for run in opened)
-    if len(units) > 1:
-        raise UsageError(f"the lengths are {' and '.join(units)}: draw these runs apart")
-    rows_by_name = {name: accuracy(run) for name, run in zip(labels, opened, strict=True)}
-    for run, rows in zip(opened, rows_by_name.values(), strict=True):
-        if not rows:
-            raise UsageError(f"{run} was not evaluated: abc eval {shlex.quote(str(run))}")
+    opened, rows_by_name = measured(runs, labels)
     with font(look.font):
         figure = accuracy_curve(
             accuracy_series(rows_by_name),
             title="",
             train_length=min(run.config.train.length for run in opened),
-            unit=next(iter(units)),
+            unit=opened[0].task.unit,
             width=look.inches,
         )
         return save_figures(figure, Path(out) / STEM, look.format)
+
+
+def table(runs: Sequence[Run | Path | str], labels: Sequence[str] | None = None) -> Table:
+    """Return exact match by length, a column for each run; ``labels``: as of ``measured``."""
+    opened, rows_by_name = measured(runs, labels)
+    rows = {label: [*map(as_row, rows)] for label, rows in series_of(rows_by_name).items()}
+    label = "tab:" + "+".join(run.path.resolve().name for run in opened)
+    return accuracy_table(rows, label=label, intervals=False)
+
+
+def as_row(row: Mapping[str, Any]) -> Row:
+    """Return a row of a file as ``evaluate`` made it."""
+    kind = Row if row.get("rows") is None else GridRow
+    return kind(**{field.name: row[field.name] for field in fields(kind)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import logging
 import re
 import textwrap
 import warnings
@@ -140,6 +141,7 @@ def save_figures(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Pat
     Drawn again from the same data, a file has the same bytes.
     """
     make_folder(stem.parent)
+    logging.getLogger("fontTools").setLevel(logging.ERROR)  # it remarks on dates in cmr10
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
     for path, kind in zip(paths, formats, strict=True):
         save = partial(figure.savefig, format=kind, metadata=FORMATS[kind])

@@ -14,6 +14,7 @@ def accuracy_table(
     caption: str = "Exact match in percent, by length",
     label: str = "",
     intervals: bool = True,
+    title: str = "",
 ) -> Table:
     """Return exact match in percent: a line per length, a column per named series.
 
@@ -27,28 +28,29 @@ def accuracy_table(
         for row in (column.get(length) for column in cells):
             lines[-1].append("-" if row is None else _number(row))
             if intervals:
-                lines[-1].append("-" if row is None else f"[{row.low:.2f}, {row.high:.2f}]")
+                lines[-1].append("-" if row is None else row.interval)
     names = ["length"]
     for name in rows_by_name:
         names += [name, f"{name}, 95 %"] if intervals else [name]
     counts = {row.n for rows in rows_by_name.values() for row in rows}
     samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
-    note = f". {samples} samples a number" + ("; in brackets: 95 % intervals" * intervals)
-    return Table(names, lines, right=names, caption=caption and caption + note, label=label)
+    note = f". {samples} problems per length" + ("; in brackets: 95 % intervals" * intervals)
+    caption = caption and caption + note
+    return Table(names, lines, right=names, title=title, caption=caption, label=label)
 
 
-def token_table(rows: Sequence[SequenceRow]) -> Table:
+def token_table(rows: Sequence[SequenceRow], title: str = "") -> Table:
     """Return all metrics of a task on tokens: a line for every row of its evaluation."""
     names = ("before end", "too early", "too late", "content", "edit distance", "attention loss")
     lines = []
     for row in rows:
         values = (row.before_end, row.too_early, row.too_late, row.content, row.edit_distance)
         loss = "-" if row.attention_loss is None else f"{row.attention_loss:.2f}"
-        numbers = [_number(row), f"[{row.low:.2f}, {row.high:.2f}]", row.n]
+        numbers = [_number(row), row.interval, row.n]
         lines.append([row.set, row.length, *numbers, *(f"{v:.2f}" for v in values), loss])
     columns = ("set", "length", "exact match", "95 %", "samples", *names)
     caption = "percent of outputs, 95 % intervals; edits and squared words on average"
-    return Table(columns, lines, right=columns[1:], caption=caption)
+    return Table(columns, lines, right=columns[1:], title=title, caption=caption)
 
 
 def _size(row: Row) -> tuple[int, ...]:

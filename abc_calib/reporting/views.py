@@ -97,22 +97,23 @@ class AttentionView:
         )  # fmt: skip
         if (lines := self.lines) is None:
             return [attention]
-        attention = replace(attention, heading=self.about, additive=False)
+        attention = replace(attention, heading=self.about)
         fit = replace(
             attention,
             matrices=self._visible(lines.fit[layer])[heads],
             notes=[lines.note(layer, head) for head in heads],
-            transparent=[lines.transparent(layer, head) for head in heads],
             heading=f"sum of the kept lines{', found in the last layer' * lines.shared}",
         )
         rows, keys = lines.far.labels(self.site)
         bias = replace(
-            fit, matrices=lines.bias[layer][heads], row_labels=rows, key_labels=keys, notes=(),
+            fit, matrices=lines.bias[layer][heads], row_labels=rows, key_labels=keys,
             heading=f"bias, {lines.far.source.widths[0]} digits", additive=True,
         )  # fmt: skip
         panels = {"attention": attention, "fit": fit, "bias": bias}
         if options.panel is not None:
             return [panels[options.panel]]
+        panels["fit"] = replace(fit, names=[""] * len(heads))  # they stand over the attention
+        panels["bias"] = replace(bias, notes=())
         return [
             replace(block, heading=f"({letter}) {block.heading}")
             for letter, block in zip("abc", panels.values(), strict=True)

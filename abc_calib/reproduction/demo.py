@@ -19,6 +19,7 @@ from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.tables import accuracy_table
 from abc_calib.reporting.views import heatmap
 from abc_calib.runs import Run
+from abc_calib.runs.run import STAGES
 from abc_calib.text import as_markdown
 
 LENGTHS = (6, 10, 15, 20, 50, 100, 200, 500, 1000)
@@ -77,12 +78,18 @@ def as_rows(series: Series) -> list[dict[str, Any]]:
     return [{"series": name, **row.as_dict()} for name, rows in series.items() for row in rows]
 
 
+def shown(series: Series) -> Series:
+    """Return the same under the names that people read."""
+    names = ((name, *name.split(", ")) for name in series)
+    return {f"{STAGES[stage]}, {kind}": series[name] for name, stage, kind in names}
+
+
 def write_report(run: Run, series: Series, example: tuple[str, str, bool]) -> Path:
     """The table, the curve, the heatmaps, the example and the page, in ``RUN/demo``."""
     folder, train = run.path / "demo", run.config.train
     make_folder(folder)
     write_text(folder / "accuracy.csv", pd.DataFrame(as_rows(series)).to_csv(index=False))
-    table, (problem, answer, right) = accuracy_table(series, "", "", intervals=False), example
+    table, (problem, answer, right) = accuracy_table(shown(series), "", intervals=False), example
     write_text(
         folder / "accuracy.md",
         f"Exact match (%) of {run.task.name}, trained on at most {train.length} digits, seed "
@@ -90,11 +97,11 @@ def write_report(run: Run, series: Series, example: tuple[str, str, bool]) -> Pa
         f"`{problem}` gives `{answer}`: {'right' if right else 'wrong'}.\n",
     )
     title = f"{run.task.name}, trained on at most {train.length} digits"
-    figure = accuracy_curve(
-        {name: [(r.length, r.accuracy, r.low, r.high) for r in rs] for name, rs in series.items()},
-        title=title,
-        train_length=train.length,
-    )
+    points = {
+        name: [(row.length, row.accuracy, row.low, row.high) for row in rows]
+        for name, rows in shown(series).items()
+    }
+    figure = accuracy_curve(points, title=title, train_length=train.length)
     save_figures(figure, folder / "accuracy", ("pdf", "png"))
     heatmap(run, folder, format=("pdf", "png"))
     write_page([run, Run.open(run.config.parent)], folder / PAGE, f"{run.task.name}: the demo")

@@ -10,6 +10,7 @@ from pathlib import Path
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import make_folder, read_text, runs_root, write_atomically, write_text
 from abc_calib.version import ZOO
+from tasks.base import unknown
 
 LATEST, FROM_ZOO = "latest", "zoo:"
 JOBS = "jobs"
@@ -46,7 +47,7 @@ def zoo() -> list[str]:
 def copied(name: str) -> Path:
     """A copy under the root of a model of the zoo, made when it is first asked for."""
     if name not in zoo():
-        raise UsageError(f"there is no {FROM_ZOO}{name}: choose one of {', '.join(zoo())}")
+        raise UsageError(unknown("model", FROM_ZOO + name, [FROM_ZOO + known for known in zoo()]))
     path = runs_root() / f"zoo-{name}"
     if not path.exists():
         make_folder(runs_root())

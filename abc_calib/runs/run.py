@@ -53,6 +53,9 @@ from abc_calib.runs.records import (
     write_record,
 )
 
+STAGES = {"vanilla": "before calibration", "calibrated": "after calibration"}
+"""Stages of runs as people read them."""
+
 
 class Run:
     """One run folder, whose files are compared with its record when they are first read."""
@@ -81,7 +84,7 @@ class Run:
             state = right or "not finished"
         except AbcError:
             state = "damaged"
-        return f"{config.task}{base}, {config.stage}, seed {config.train.seed}, {state}"
+        return f"{config.task}{base}, {STAGES[config.stage]}, seed {config.train.seed}, {state}"
 
     @classmethod
     def draft(cls, config: RunConfig) -> Run:

@@ -15,12 +15,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from abc_calib.errors import UsageError, shortened
+from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.curves import accuracy_curve
-from abc_calib.reporting.of_runs import accuracy_series
+from abc_calib.reporting.of_runs import accuracy_series, labels_of
 from abc_calib.reporting.page.collect import collected
-from abc_calib.reporting.style import COLUMN_WIDTH, TEXT_WIDTH, as_svg, font
+from abc_calib.reporting.style import as_svg, font
 from abc_calib.runs import Run
 from abc_calib.text import Table
 from abc_calib.version import __version__
@@ -74,16 +74,16 @@ def rendered(runs: Sequence[dict[str, Any]], title: str = "") -> str:
     )
 
 
-def accuracy_chart(runs: Sequence[Mapping[str, Any]], width: float = COLUMN_WIDTH) -> str:
+def accuracy_chart(runs: Sequence[Mapping[str, Any]]) -> str:
     """Draw the exact match of some runs by length; empty where nothing is measured."""
-    labels = [shortened(run["name"], 40) if len(runs) > 1 else "" for run in runs]
-    measured = {name: run["accuracy"] for name, run in zip(labels, runs, strict=True)}
-    if not (series := accuracy_series(measured)):
+    measured = [run for run in runs if run["accuracy"]]
+    rows = dict(zip(labels_of(measured), (run["accuracy"] for run in measured), strict=True))
+    if not rows:
         return ""
-    look: dict[str, Any] = {"unit": runs[0]["unit"], "width": width, "title": ""}
     with font("sans"):
-        length = min(run["length"] for run in runs)
-        return as_svg(accuracy_curve(series, train_length=length, **look))
+        length = min(run["length"] for run in measured)
+        look: dict[str, Any] = {"unit": runs[0]["unit"], "title": ""}
+        return as_svg(accuracy_curve(accuracy_series(rows), train_length=length, **look))
 
 
 def together(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -91,15 +91,22 @@ def together(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     tasks: dict[str, list[dict[str, Any]]] = {}
     for index, run in enumerate(runs if len(runs) > 1 else ()):
         tasks.setdefault(run["task"], []).append({**run, "index": index})
-    width = COLUMN_WIDTH if len(tasks) > 1 else TEXT_WIDTH
     return [
         {
             "name": task.replace("_", " ").capitalize(),
-            "chart": accuracy_chart(group, width),
+            "chart": accuracy_chart(group),
+            "verdicts": contrasted(group),
             "runs": group,
         }
         for task, group in tasks.items()
     ]
+
+
+def contrasted(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what is said of runs of a task by stage, where there is one of each at most."""
+    if len({run["stage"] for run in runs}) < len(runs):
+        return {}
+    return {stage: text for run in runs for stage, text in run["verdicts"].items() if text}
 
 
 def text_of(name: str) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import inspect
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.base import Model
 from abc_calib.reporting.curves import history_curve
-from abc_calib.reporting.of_runs import accuracy
+from abc_calib.reporting.of_runs import about, accuracy, verdict
 from abc_calib.reporting.page import judged
 from abc_calib.reporting.page.commands import commands
 from abc_calib.reporting.page.heads import heads_of
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.runs import Run
+from abc_calib.runs.run import STAGES
 from abc_calib.text import counted
 
 KINDS = ("abc_transformer", "abc_decoder")
@@ -29,6 +30,7 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
     ``on_part`` is called with what is looked at next.
     """
     on_part("model")
+    before = first_run(run)
     model, config, rule = run.load_model(), run.config, run.task.rule()
     spelling = run.data.spelling()
     weights, why = None, "this page cannot read problems of this task"
@@ -42,16 +44,16 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
     on_part("attention")
     heads = heads_of(run)
     return {
-        "name": run.path.resolve().name,
+        **about(run),
         "summary": run.summary,
         "task": config.task,
         **introduction(run),
-        "stage": config.stage,
+        "verdicts": {STAGES[r.config.stage]: verdict_on(r) for r in (before, run) if r},
         "unit": run.task.unit,
         "length": config.train.length,
         "facts": facts(run, sum(weight.numel() for weight in model.parameters())),
         "commands": commands(run),
-        "history": history_chart(run),
+        "history": history_chart([before, run] if before else [run]),
         "accuracy": accuracy(run),
         "hard": judged.hard(run),
         "certificate": judged.certificate(run),
@@ -109,13 +111,27 @@ def facts(run: Run, parameters: int) -> list[tuple[str, str]]:
     return rows
 
 
-def history_chart(run: Run) -> str:
+def first_run(run: Run) -> Run | None:
+    """Return the run that was calibrated; None where there is none, or it is gone."""
+    try:
+        return Run.open(run.config.parent) if run.config.parent else None
+    except AbcError:
+        return None
+
+
+def verdict_on(run: Run) -> str:
+    """Say how far a run gets, as far as that was measured."""
+    return verdict(accuracy(run), run.config.train.length, run.task.unit)
+
+
+def history_chart(runs: Sequence[Run]) -> str:
     """Draw held-out accuracy by step; empty where there is nothing to draw."""
-    points = [entry for entry in run.history() if entry["validation_accuracy"] is not None]
-    if len(points) < 2:
-        return ""
+    histories: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        points = [entry for entry in run.history() if entry["validation_accuracy"] is not None]
+        histories |= {STAGES[run.config.stage]: points} if points else {}
     with font("sans"):
-        return as_svg(history_curve(points))
+        return as_svg(history_curve(histories)) if histories else ""
 
 
 def embedded(model: Model) -> dict[str, Any]:

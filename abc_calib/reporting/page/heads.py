@@ -8,7 +8,7 @@ from typing import Any
 from abc_calib.config import FigureOptions
 from abc_calib.geometry import CORNER, Layout, Line, Site
 from abc_calib.nn.build import model_type
-from abc_calib.reporting.attention import SiteLines
+from abc_calib.reporting.attention import BARE, SiteLines
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.reporting.views import SITE_NAMES, averaged
 from abc_calib.runs import Run
@@ -16,7 +16,6 @@ from abc_calib.text import counted
 
 FAR, FAR_IN_ROWS = 20, 10
 """Digits of the bias that the page draws, and of both digits and rows of an output."""
-ORDER = ("first", "second", "third", "fourth")
 
 
 def heads_of(run: Run) -> dict[str, Any] | None:
@@ -53,13 +52,15 @@ def _head(view: SiteLines, site: Site, layer: int, head: int) -> tuple[str, bool
     if view.closed[layer][head]:
         return f"looks at the {'source' if site == 'self' else 'output'} alone", True
     if not lines:
-        return "has no line, and attends freely", False
+        return "has no line, and may read everything", False
     notes = {entry.line: entry.note for entry in view.kept[layer][head]}
     at_rest = all(
         notes.get(line.label(site)) == "sink"
         or (line.direction == "vert" and line.offset <= 0 and line.segment != CORNER)
         for line in lines
     )
+    if all(notes.get(line.label(site)) in BARE for line in lines):
+        return "has no line; it always reads a token that tells it nothing", at_rest
     return "; and ".join(in_words(line, site, view.near.source) for line in lines), at_rest
 
 
@@ -71,13 +72,14 @@ def in_words(line: Line, site: Site, layout: Layout) -> str:
             return f"always reads {'the start' if offset <= 0 else f'y{offset - 1}'}"
         back = f"{counted(-offset, 'rows')} back"
         return f"reads {back if offset < 0 else 'its own row: what it wrote last'}"
-    if site != "cross" or line.segment == CORNER or line.beta or line.part_step:
+    closes = line.direction == "vert" and offset <= 0
+    if line.segment == CORNER or line.beta or line.part_step or not (site == "cross" or closes):
         return f"follows {line.label(site)}"
     if line.segment == 0 or line.segment >= len(layout.closes):
         return f"reads {layout.delimiters[0]}, the start of the source"
     part, unit = _part(line.segment, layout), "word" if layout.words else "digit"
-    if line.direction == "vert" and offset <= 0:
-        return f"rests on {layout.delimiters[line.segment]}, which closes {part}"
+    if closes:
+        return f"always reads {layout.delimiters[line.segment]}, the token that closes {part}"
     if line.direction == "vert":
         return f"always reads {unit} {offset - (not layout.words)} from the end of {part}"
     ahead = f", {offset} ahead" if offset > 0 else f", {counted(-offset, 'rows')} late"
@@ -89,12 +91,8 @@ def in_words(line: Line, site: Site, layout: Layout) -> str:
 
 
 def _part(number: int, layout: Layout) -> str:
-    """``the last operand``, for part ``number`` of a source."""
+    """``number 2``, for that part of a source."""
     operands = layout.parts[number - 1].operands if 0 < number <= len(layout.parts) else ()
-    if len(layout.widths) == 1 or not operands:
-        return "the source"
     if len(operands) > 1:
         return "the columns of digits"
-    last = operands[0] == len(layout.widths) - 1
-    name = "last" if last else dict(enumerate(ORDER)).get(operands[0])
-    return f"the {name} operand" if name else "an operand"
+    return "the source" if layout.words or not operands else f"number {operands[0] + 1}"

@@ -57,7 +57,7 @@ class Player {
     this.asked = this.input.value = text.trim();
     const problem = parsed(this.run, text), right = problem.error ? null : rightOutput(this.run, problem);
     if (problem.error || right === undefined) {
-      this.say("wrong", problem.error ?? `the answer of ${shortened(this.asked)} would be below 0: write the larger number first`);
+      this.say("wrong", problem.error ?? `${shortened(this.asked)} is below 0: ${this.run.task} takes a-b with a not smaller than b`);
       this.board.replaceChildren();
       this.reads.replaceChildren();
       return;

@@ -10,9 +10,10 @@ function parsed(run, text) {
 }
 
 function words(run, spelling, text) {
-  const typed = text.trim().split(/\s+/).filter(Boolean);
+  const typed = text.trim().split(/\s+/).filter(Boolean), {usage} = spelling;
   const strange = typed.find((word) => !spelling.words.includes(word));
-  if (!typed.length || strange !== undefined) return refusal(run, spelling, strange ?? "");
+  if (!typed.length) return {error: `an empty source: ${run.task} takes ${usage}`};
+  if (strange !== undefined) return {error: `'${shortened(strange)}' is not a token of ${run.task}: it takes ${usage}`};
   const closes = Array(spelling.closes).fill("&"), tokens = ["$", ...typed, ...closes];
   const places = tokens.map((_, at) =>
     at && at <= typed.length ? {operand: 0, column: at - 1} : {delimiter: at ? 1 : 0});
@@ -24,23 +25,19 @@ function numbers(run, spelling, text) {
   const squeezed = text.replace(/\s+/g, "").toLowerCase(), rows = !spelling.widths;
   const parts = spelling.operator ? squeezed.split(spelling.operator) : [squeezed];
   const count = (rows ? spelling.operands : spelling.widths.length) ?? parts.length;
-  const strange = parts.some((part) => !part || [...part].some((digit) => !spelling.digits.includes(digit)));
-  if (strange || parts.length !== count) return refusal(run, spelling, squeezed);
+  const refused = {error: `'${shortened(text)}' is not a source of ${run.task}: write ${spelling.usage}`};
+  if (parts.length !== count || parts.includes("")) return refused;
+  const bad = parts.map((part) => [...part].filter((digit) => !spelling.digits.includes(digit)).sort()[0]).find(Boolean);
+  if (bad) return {error: `'${bad}' is not a digit of base ${spelling.digits.length}: ${run.task} takes ${spelling.usage}`};
   let operands = parts.map((part) => part.replace(/^0+(?=.)/, ""));
   if (!rows) {
     const widest = spelling.fixed ?? Math.max(...operands.filter((_, i) => spelling.widths[i] === null).map((number) => number.length));
     const widths = spelling.widths.map((width) => width ?? widest);
-    if (operands.some((number, i) => number.length > widths[i])) return refusal(run, spelling, squeezed);
+    if (operands.some((number, i) => number.length > widths[i])) return refused;
     operands = operands.map((number, i) => number.padStart(widths[i], "0"));
   }
   const [tokens, places] = (spelling.aligned ? interleaved : oneByOne)(operands, spelling.operator);
   return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands, rows};
-}
-
-// What to write where a text is not a problem of the task.
-function refusal(run, spelling, text) {
-  const why = text ? `“${shortened(text)}” is not a problem of ${run.task}` : "nothing was typed";
-  return {error: `${why}: write ${spelling.usage}`};
 }
 
 function oneByOne(operands, operator) {
