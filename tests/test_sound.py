@@ -34,6 +34,7 @@ from abc_calib.runs import Run
 from tasks import Arithmetic, TaskError, WordTask, get_task, rules
 from tasks.basic import Addition
 from tasks.closure import NotClosed, check_closed
+from tasks.ragged import Ragged
 from tasks.rules import END, ROW, Rule, Transducer
 
 
@@ -91,10 +92,10 @@ def test_what_a_rule_does_not_take_is_not_answered():
         with pytest.raises(TaskError, match="is not a source of first_digit"):
             task.solve(source)
     by = task.rule().first
-    values, width = by.row([(np.array([[8, 1, 0, 0], [7, 1, 0, 0]]), np.array([4, 4]))])
-    assert values[:, :4].tolist() == [[8, 1, 0, 0], [7, 1, 0, 0]] and width.tolist() == [4, 4]
+    (row,) = Rule(by).rows([Ragged(np.array([[8, 1, 0, 0], [7, 1, 0, 0]]), np.array([4, 4]))])
+    assert [row.row(k).tolist() for k in range(2)] == [[8, 1, 0, 0], [7, 1, 0, 0]]
     with pytest.raises(rules.NoSource) as caught:
-        by.row([(np.array([[8, 1], [1, 7]]), np.array([2, 2]))])
+        Rule(by).rows([Ragged(np.array([[8, 1], [1, 7]]), np.array([2, 2]))])
     assert caught.value.args[0].tolist() == [1]
 
 

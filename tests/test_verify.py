@@ -58,7 +58,7 @@ from abc_calib.runs import Run
 from abc_calib.runs.records import file_hash
 from abc_calib.stages import certify, predict
 from tasks.basic import Addition
-from tasks.digits import from_integers
+from tasks.ragged import from_integers
 
 slow = pytest.mark.slow
 MOST = 4_000
