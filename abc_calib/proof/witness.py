@@ -245,7 +245,7 @@ class Witnesses(Sources):
         """How many rows problems have: as many as digits, or several a digit."""
         if not self.rule.first.words or not self.task.row_words:
             return widest
-        return int(self.task.fronts(np.random.default_rng(0), 1, widest, widest)[1][0])
+        return int(self.task.fronts(np.random.default_rng(0), 1, widest, widest).lengths[0])
 
 
 def smallest_first(ranges: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
