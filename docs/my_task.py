@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from abc_calib.nn.positions import Scheme
-from tasks import Arithmetic, Digits, WordTask
+from tasks import Arithmetic, Ragged, WordTask
 
 
 class Minus(Arithmetic):
@@ -27,8 +27,8 @@ class Minus(Arithmetic):
     def _chains(self, rng, *counts):
         """Hard problems: columns of equal digits pass a borrow on."""
         first = self._random(rng, np.maximum(*counts))
-        second = Digits(first.values.copy(), first.lengths)
-        second.values[:, -1] = rng.integers(0, self.base, len(second))
+        second = Ragged(first.values.copy(), first.lengths)
+        second.values[:, 0] = rng.integers(0, self.base, len(second))
         return first, second
 
 

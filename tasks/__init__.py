@@ -19,7 +19,6 @@ from tasks.arithmetic import Arithmetic
 from tasks.automata import Automaton
 from tasks.base import Problems, Rows, Size, Task, TaskError, unknown
 from tasks.basic import Addition, Multiplication, Parity, Subtraction, Successor
-from tasks.digits import Digits
 from tasks.division import Division, Mod
 from tasks.expressions import Brackets, Equation, Stack
 from tasks.gcd import Gcd
@@ -27,11 +26,12 @@ from tasks.pairs import FilePairs
 from tasks.published import copying, lookup
 from tasks.published.cfq import Cfq
 from tasks.published.scan import Scan
+from tasks.ragged import Ragged
 from tasks.roots import SquareRoot
 from tasks.rows import LongMultiplication, RowTask, Sum
 from tasks.sorting import Compare, Sort
 from tasks.tape import Tape
-from tasks.tokens import Pairs, Tokens, TokenTask
+from tasks.tokens import TokenTask
 from tasks.whole import Power
 from tasks.words import WordTask
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from tasks import hard
 from tasks.base import Problems, Size, Task, TaskError
-from tasks.digits import Digits, columns_of, from_integers, number_of, stack, without_zeros
 from tasks.machine import column_machine
-from tasks.rules import NoSource, Rule, Tape
+from tasks.ragged import Ragged, from_integers, stack, without_zeros
+from tasks.rules import NoSource, Rule
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 UNIFORM_LIMIT = 2**20
@@ -82,32 +82,36 @@ class Arithmetic(Task):
         assert rule is not None, f"{self.name} has neither a rule nor an answer of its own"
         return rule
 
-    def answer(self, *operands: Digits) -> Digits:
-        """The digits that the model must write, as one number a row: what the rule writes."""
+    def answer(self, *operands: Ragged) -> Ragged:
+        """What the model must write: what the rule writes."""
         try:
-            ((values, widths),) = self._rule.rows(self.tapes(operands))
+            (row,) = self._rule.rows(self.tapes(operands))
         except NoSource as error:
             raise self._not_a_source(operands, int(error.args[0][0])) from None
-        return Digits(values[:, ::-1], widths)
+        return row
 
-    def tapes(self, operands: tuple[Digits, ...]) -> list[Tape]:
+    def tapes(self, operands: tuple[Ragged, ...]) -> list[Ragged]:
         """What the rule reads of operands: all but the digits of rows as wide as the widest."""
         of_row = self._rule.of_row
         width = np.max([o.lengths for k, o in enumerate(operands) if k != of_row], axis=0)
-        return [columns_of(o, o.lengths if k == of_row else width) for k, o in enumerate(operands)]
+        widest = int(width.max(initial=1))
+        return [
+            o if k == of_row else Ragged(o.widened(widest), width) for k, o in enumerate(operands)
+        ]
 
-    def letters(self, problems: Problems) -> list[Tape]:
+    def letters(self, problems: Problems) -> list[Ragged]:
         return self.tapes(problems.operands)
 
-    def posed(self, letters: Sequence[Tape]) -> Problems:
-        return self.problems(*(number_of(values, lengths) for values, lengths in letters))
+    def posed(self, letters: Sequence[Ragged]) -> Problems:
+        numbers = (np.where(tape.inside, tape.values, 0).astype(np.uint8) for tape in letters)
+        return self.problems(*map(Ragged, numbers, (tape.lengths for tape in letters)))
 
-    def _not_a_source(self, operands: tuple[Digits, ...], row: int) -> TaskError:
+    def _not_a_source(self, operands: tuple[Ragged, ...], row: int) -> TaskError:
         """What to say of operands from which the rule writes nothing."""
         source = (self.operator or "").join(self.digits_of(o, row) for o in operands)
         return TaskError(f"{source} is not a source of {self.name}: write {self.usage}")
 
-    def problems(self, *operands: Digits) -> Problems:
+    def problems(self, *operands: Ragged) -> Problems:
         """Operands that were drawn, with their answers; a rule may put them in order first."""
         return Problems(operands, self.answer(*operands))
 
@@ -120,7 +124,7 @@ class Arithmetic(Task):
         """How wide each operand of a problem of that size is written."""
         return (length,) * self.count
 
-    def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
+    def padded(self, operands: tuple[Ragged, ...], width: int | None = None) -> tuple[Ragged, ...]:
         """Zeros added at the left of each operand up to ``width`` or the longer one's.
 
         ``TaskError`` where an operand is wider than ``width``.
@@ -133,11 +137,9 @@ class Arithmetic(Task):
             )
         lengths = longest if width is None else np.full(len(longest), width)
         needed = int(lengths.max(initial=1))
-        return tuple(
-            Digits(o.widened(max(needed, o.width))[:, -needed:], lengths) for o in operands
-        )
+        return tuple(Ragged(o.widened(needed)[:, :needed], lengths) for o in operands)
 
-    def columns(self, operands: tuple[Digits, ...]) -> tuple[Digits, ...]:
+    def columns(self, operands: tuple[Ragged, ...]) -> tuple[Ragged, ...]:
         """Padded operands as they stand in columns, one digit of each: all of one width."""
         return operands
 
@@ -163,7 +165,7 @@ class Arithmetic(Task):
         self._check(source, operands)
         return Problems(operands, self.answer(*operands))
 
-    def _check(self, source: str, operands: tuple[Digits, ...]) -> None:
+    def _check(self, source: str, operands: tuple[Ragged, ...]) -> None:
         """``TaskError`` for operands that the rule does not take; digits are checked before."""
 
     @property
@@ -177,7 +179,7 @@ class Arithmetic(Task):
         operands = (o for o in problems.operands if o.lengths[row])
         return (self.operator or "").join(self.digits_of(o, row) for o in operands)
 
-    def _number(self, text: str) -> Digits:
+    def _number(self, text: str) -> Ragged:
         bad = sorted(set(text) - set(DIGITS[: self.base]))
         if bad:
             raise TaskError(
@@ -185,12 +187,12 @@ class Arithmetic(Task):
             )
         digit = np.zeros(128, np.uint8)
         digit[np.frombuffer(DIGITS.encode(), np.uint8)] = np.arange(len(DIGITS))
-        letters = np.frombuffer((text.lstrip("0") or "0").encode(), np.uint8)
+        letters = np.frombuffer((text.lstrip("0") or "0")[::-1].encode(), np.uint8)
         return without_zeros(digit[letters][None])
 
-    def digits_of(self, digits: Digits, row: int) -> str:
+    def digits_of(self, digits: Ragged, row: int) -> str:
         """One number of several, first digit first, every digit that it has."""
-        shown = digits.values[row, digits.width - digits.lengths[row] :]
+        shown = digits.row(row)[::-1]
         return np.frombuffer("".join(self.symbols).encode(), np.uint8)[shown].tobytes().decode()
 
     # Sampling
@@ -222,14 +224,14 @@ class Arithmetic(Task):
                 self._draw(rng, n - chains, length, "balanced", exact),
             ]
             order = rng.permutation(n)
-            operands = tuple(stack(*pair).take(order) for pair in zip(*parts, strict=True))
+            operands = tuple(stack(pair).take(order) for pair in zip(*parts, strict=True))
         else:
             operands = self._draw(rng, n, length, law, exact)
         return self.problems(*operands)
 
     def _draw(
         self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> tuple[Digits, ...]:
+    ) -> tuple[Ragged, ...]:
         counts = self._counts(rng, n, length, exact)
         if law == "carry":
             return self._chains(rng, *counts)
@@ -245,22 +247,21 @@ class Arithmetic(Task):
             return (np.full(n, length),) * self.count
         return tuple(rng.integers(1, length + 1, n) for _ in range(self.count))
 
-    def _random(self, rng: np.random.Generator, counts: np.ndarray) -> Digits:
+    def _random(self, rng: np.random.Generator, counts: np.ndarray) -> Ragged:
         """Uniform digits, the first not zero unless it is the only one."""
         width = int(counts.max(initial=1))
         values = rng.integers(0, self.base, (len(counts), width), np.uint8)
-        return self._trimmed(rng, values, counts)
+        return self._trimmed(rng, values[:, ::-1], counts)
 
-    def _trimmed(self, rng: np.random.Generator, values: np.ndarray, counts: np.ndarray) -> Digits:
+    def _trimmed(self, rng: np.random.Generator, values: np.ndarray, counts: np.ndarray) -> Ragged:
         """``values`` cut to ``counts`` digits, with leading zeros replaced."""
-        width = values.shape[1]
-        values[np.arange(width) < width - counts[:, None]] = 0
-        first = width - counts
+        values[np.arange(values.shape[1]) >= counts[:, None]] = 0
+        first = counts - 1
         rows = np.flatnonzero((values[np.arange(len(values)), first] == 0) & (counts > 1))
         values[rows, first[rows]] = rng.integers(1, self.base, len(rows), np.uint8)
-        return Digits(values, counts)
+        return Ragged(values, counts)
 
-    def _uniform(self, rng: np.random.Generator, n: int, length: int) -> Digits:
+    def _uniform(self, rng: np.random.Generator, n: int, length: int) -> Ragged:
         short = length < self.train_length
         limit = min(self.base**length - 1, UNIFORM_LIMIT) if short else UNIFORM_LIMIT
         numbers = rng.integers(0, limit + 1, n)
@@ -282,7 +283,7 @@ class Arithmetic(Task):
         zeros = ["0"] * (self.count - 1)
         return [(self.operator or "").join([*zeros, digit]) for digit in last]
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """Operands with the given digit counts and long carry chains, if a task says how."""
         return tuple(self._random(rng, count) for count in counts)
 

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from abc_calib.errors import UsageError
-from tasks.digits import Digits, nothing, stack
-from tasks.rules import Rule, Tape
+from tasks.ragged import Ragged, stack
+from tasks.rules import Rule
 
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:
@@ -60,16 +60,26 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Problems:
-    """A batch of arithmetic problems: the operands and, as the model must write it, the answer.
+    """A batch of problems: the operands and, as the model must write it, the answer.
 
-    Where some rows have fewer operands than others, those that they lack have no digits.
+    Problems on words have one operand, the source. Where some rows have fewer operands than
+    others, those that they lack have no digits.
     """
 
-    operands: tuple[Digits, ...]
-    answer: Digits
+    operands: tuple[Ragged, ...]
+    answer: Ragged
 
     def __len__(self) -> int:
         return len(self.answer)
+
+    @classmethod
+    def of(cls, source: Ragged, answer: Ragged) -> Problems:
+        """Problems on words."""
+        return cls((source,), answer)
+
+    @property
+    def source(self) -> Ragged:
+        return self.operands[0]
 
     def take(self, rows: np.ndarray) -> Problems:
         return Problems(tuple(o.take(rows) for o in self.operands), self.answer.take(rows))
@@ -77,10 +87,22 @@ class Problems:
     def joined(self, *others: Problems) -> Problems:
         parts = (self, *others)
         most = max(len(part.operands) for part in parts)
-        lacking = ((nothing(len(part)),) * (most - len(part.operands)) for part in parts)
-        whole = (part.operands + none for part, none in zip(parts, lacking, strict=True))
-        operands = zip(*whole, strict=True)
-        return Problems(tuple(stack(*o) for o in operands), stack(*(part.answer for part in parts)))
+        operands = (stack([part._operand(k) for part in parts]) for k in range(most))
+        return Problems(tuple(operands), stack([part.answer for part in parts]))
+
+    def _operand(self, k: int) -> Ragged:
+        if k < len(self.operands):
+            return self.operands[k]
+        return Ragged(np.zeros((len(self), 1), np.uint8), np.zeros(len(self), int))
+
+    def between(self, low: int, high: int) -> Problems:
+        """Those with an answer of ``low`` to ``high`` tokens."""
+        lengths = self.answer.lengths
+        return self.take(np.flatnonzero((low <= lengths) & (lengths <= high)))
+
+    def drawn(self, n: int, *seed: int) -> Problems:
+        """At most ``n`` of them, in an order that follows from ``seed``."""
+        return self.take(np.random.default_rng(seed).permutation(len(self))[:n])
 
 
 class Task(ABC):
@@ -152,11 +174,11 @@ class Task(ABC):
         """The rule as transducers, from which certificates follow; None where it is not one."""
         return None
 
-    def letters(self, problems: Any) -> list[Tape]:
+    def letters(self, problems: Any) -> list[Ragged]:
         """What the rule reads of problems: of each operand its letters in the order of columns."""
         raise self._no_rule()
 
-    def posed(self, letters: Sequence[Tape]) -> Any:
+    def posed(self, letters: Sequence[Ragged]) -> Any:
         """The problems with these letters; of words, those of them that are sources."""
         raise self._no_rule()
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, TaskError
-from tasks.digits import Digits
+from tasks.ragged import Ragged
 
 
 class Successor(Arithmetic):
@@ -21,11 +21,10 @@ class Successor(Arithmetic):
     def step(self, carry: int, digit: int) -> tuple[int, int]:  # type: ignore[override]
         return divmod(carry + digit, self.base)
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
         number = self._random(rng, counts[0])
         nines = np.where(rng.random(len(number)) < 0.25, counts[0], rng.integers(0, counts[0] + 1))
-        column = number.width - 1 - np.arange(number.width)
-        number.values[column < nines[:, None]] = self.base - 1
+        number.values[np.arange(number.width) < nines[:, None]] = self.base - 1
         return (number,)
 
 
@@ -39,11 +38,10 @@ class Addition(Arithmetic):
     def step(self, carry: int, *digits: int) -> tuple[int, int]:
         return divmod(carry + sum(digits), self.base)
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
         first, second = (self._random(rng, count) for count in counts)
         width = max(first.width, second.width)
-        a, b = first.widened(width), second.widened(width)
-        column = width - 1 - np.arange(width)
+        a, b, column = first.widened(width), second.widened(width), np.arange(width)
         start, _ = self._run(rng, np.minimum(*counts))
         _, stop = self._run(rng, np.maximum(*counts))
         chain = (column >= start[:, None]) & (column < stop[:, None])
@@ -84,22 +82,22 @@ class Multiplication(Arithmetic):
     def end(self, state: tuple[int, int]) -> tuple[int, ...]:
         return (state[1],) if state[1] else ()
 
-    def padded(self, operands: tuple[Digits, ...], width: int | None = None) -> tuple[Digits, ...]:
+    def padded(self, operands: tuple[Ragged, ...], width: int | None = None) -> tuple[Ragged, ...]:
         number, digit = operands
         return (
             *super().padded((number,), width),
-            Digits(digit.values[:, -1:], np.ones(len(digit), int)),
+            Ragged(digit.values[:, :1], np.ones(len(digit), int)),
         )
 
     def widths(self, length: int) -> tuple[int, ...]:
         return length, 1
 
-    def columns(self, operands: tuple[Digits, ...]) -> tuple[Digits, ...]:
+    def columns(self, operands: tuple[Ragged, ...]) -> tuple[Ragged, ...]:
         """The other digit of each digit of the number."""
         number, digit = operands
-        return number, Digits(np.repeat(digit.values[:, -1:], number.width, 1), number.lengths)
+        return number, Ragged(np.repeat(digit.values[:, :1], number.width, 1), number.lengths)
 
-    def _check(self, source: str, operands: tuple[Digits, ...]) -> None:
+    def _check(self, source: str, operands: tuple[Ragged, ...]) -> None:
         if operands[1].lengths[0] > 1:
             raise TaskError(
                 f"{source!r}: {self.name} takes a second operand of one digit, as in '123*6'"
@@ -113,27 +111,25 @@ class Multiplication(Arithmetic):
 
     def _draw(
         self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> tuple[Digits, ...]:
+    ) -> tuple[Ragged, ...]:
         if law == "uniform" and not exact:
             return self._uniform(rng, n, length), self._random(rng, np.ones(n, int))
         return super()._draw(rng, n, length, law, exact)
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """Numbers whose product by their factor is a long run of the highest digit, or near it."""
         number, digit = (self._random(rng, count) for count in counts)
-        factor = np.maximum(digit.values[:, -1].astype(np.int64), 1)
-        first = number.width - counts[0]
+        factor = np.maximum(digit.values[:, 0].astype(np.int64), 1)
         remainder = np.zeros(len(number), np.int64)
         start, _ = self._run(rng, counts[0])
-        for column in range(number.width):
-            inside = column >= first
+        for column in reversed(range(number.width)):
+            inside = column < counts[0]
             quotient, rest = np.divmod(remainder * self.base + self.base - 1, factor)
             remainder = np.where(inside, rest, 0)
-            in_chain = inside & (number.width - 1 - column >= start)
+            in_chain = inside & (column >= start)
             number.values[:, column] = np.where(in_chain, quotient, number.values[:, column])
         nines = rng.random(len(number)) < 0.25
-        column_in = np.arange(number.width) >= first[:, None]
-        number.values[nines] = np.where(column_in[nines], self.base - 1, 0)
+        number.values[nines] = np.where(number.inside[nines], self.base - 1, 0)
         return self._trimmed(rng, number.values, counts[0]), digit
 
 
@@ -161,10 +157,10 @@ class Parity(Arithmetic):
     def read(self, output: str) -> str:
         return output[:1]
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
         bits = self._random(rng, counts[0])
         start, stop = self._run(rng, counts[0])
-        column = bits.width - 1 - np.arange(bits.width)
+        column = np.arange(bits.width)
         inside = (column >= start[:, None]) & (column < stop[:, None])
         bits.values[inside] = 1
         return (self._trimmed(rng, bits.values, counts[0]),)
@@ -191,19 +187,19 @@ class Subtraction(Arithmetic):
     def end(self, borrow: int) -> tuple[int, ...] | None:
         return None if borrow else ()
 
-    def problems(self, *operands: Digits) -> Problems:
+    def problems(self, *operands: Ragged) -> Problems:
         """The larger operand comes first."""
         first, second = operands
         width = max(first.width, second.width)
         a, b = first.widened(width), second.widened(width)
         less = _less(a, b)
         larger, smaller = (
-            Digits(np.where(less[:, None], x, y), np.where(less, of_x.lengths, of_y.lengths))
+            Ragged(np.where(less[:, None], x, y), np.where(less, of_x.lengths, of_y.lengths))
             for x, of_x, y, of_y in ((b, second, a, first), (a, first, b, second))
         )
         return Problems((larger, smaller), self.answer(larger, smaller))
 
-    def _not_a_source(self, operands: tuple[Digits, ...], row: int) -> TaskError:
+    def _not_a_source(self, operands: tuple[Ragged, ...], row: int) -> TaskError:
         first, second = operands
         problem = f"{self.digits_of(first, row)}-{self.digits_of(second, row)}"
         return TaskError(f"{problem} is below 0: {self.name} takes a-b with a not smaller than b")
@@ -212,21 +208,19 @@ class Subtraction(Arithmetic):
         """A digit less zero, which is what it was."""
         return [f"{digit}-0" for digit in DIGITS[: self.base]]
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """A borrow that runs through columns of equal digits, or of zeros above the second."""
         longer, shorter = np.maximum(*counts), np.minimum(*counts)
         first, second = self._random(rng, longer), self._random(rng, shorter)
-        width = first.width
-        a, b = first.values, second.widened(width)
-        column = width - 1 - np.arange(width)
+        a, b, column = first.values, second.widened(first.width), np.arange(first.width)
         start, _ = self._run(rng, shorter)
         _, stop = self._run(rng, longer)
         stop = np.minimum(stop, longer - 1)  # where the borrow is paid
         a = np.where((column > start[:, None]) & (column < stop[:, None]), b, a)
         begin, end = column == start[:, None], column == np.maximum(stop, start + 1)[:, None]
-        b = np.where(begin & (b == 0), rng.integers(1, self.base, b.shape), b)
+        b = np.where(begin & (b == 0), rng.integers(1, self.base, b.shape)[:, ::-1], b)
         a = np.where(begin, _below(rng, b), a)
-        a = np.where(end & (a == 0), rng.integers(1, self.base, a.shape), a)
+        a = np.where(end & (a == 0), rng.integers(1, self.base, a.shape)[:, ::-1], a)
         b = np.where(end, _below(rng, a), b)
         above = column > stop[:, None]
         turned = above & _less(a * above, b * above)[:, None]
@@ -241,10 +235,10 @@ class Subtraction(Arithmetic):
 
 def _less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Of which rows of digits is the number ``a (n, width)`` below ``b``."""
-    at = np.arange(len(a)), (a != b).argmax(1)
+    at = np.arange(len(a)), a.shape[1] - 1 - (a != b)[:, ::-1].argmax(1)
     return a[at] < b[at]
 
 
 def _below(rng: np.random.Generator, digits: np.ndarray) -> np.ndarray:
     """Digits that are smaller, where there are any."""
-    return (digits * rng.random(digits.shape)).astype(np.uint8)
+    return (digits * rng.random(digits.shape)[:, ::-1]).astype(np.uint8)

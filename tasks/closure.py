@@ -25,14 +25,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tasks.rules import ABOVE, ROW, Rule, Transducer, reduced
-from tasks.well_formed import NotClosed, check_tables, is_done
 
 MOST = 10**9
 """Configurations and letters of a product; long multiplication in base 36 has 10^8."""
 
 
-MOST_SHIFT = 8
-"""Columns of the row above that a later row may skip."""
 MOST_SUBSETS = 100_000
 """Of states that later rows may be in behind the same word above; base 10 products have 1,543."""
 
@@ -41,6 +38,10 @@ NO_NEXT = (
     "let them take only what can stand there (of words, None for what cannot)"
 )
 """Of all rows above that are taken, also those that no source leads to."""
+
+
+class NotClosed(ValueError):
+    """The rule does not map rows into rows, or has no run for some of them; the message says so."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,7 @@ class Accepted:
 def check_closed(rule: Rule) -> None:
     """Raise ``NotClosed`` unless every row of every output has exactly the rows above it needs."""
     later = rule.later
-    rows = [rule.first] if later is None else [rule.first, later]
-    if type(rule) is not Rule or {*map(type, rows)} != {Transducer}:
-        raise NotClosed("it is of a class of its own: give a Rule of Transducers")
-    for machine in rows:
-        check_tables(machine)
-    _check_fields(rule, rows)
+    _check_fields(rule, [rule.first] if later is None else [rule.first, later])
     if later is None:
         return
     outputs = np.concatenate([machine.steps[2] for machine in (rule.first, later)])
@@ -94,27 +90,12 @@ def check_closed(rule: Rule) -> None:
 
 def _check_fields(rule: Rule, rows: list[Transducer]) -> None:
     """What a rule says of its rows and of sources fits together."""
-    later = rule.later
-    if type(rule.shift) is not int or not 0 <= rule.shift <= MOST_SHIFT:
-        raise NotClosed(f"shift is {rule.shift}: give a whole number from 0 to {MOST_SHIFT}")
-    if rule.past > (rule.of_row is not None) or (rule.listed and rule.of_row is not None):
-        raise NotClosed("rows are those of a number (of_row, and past one more), or listed")
     if rule.of_row is not None and not all(machine.symbols for machine in rows):
         raise NotClosed("rows of a number (of_row) have its digits as their symbols")
     if rule.counted and any((machine.steps[2] == machine.base + 2).any() for machine in rows):
         raise NotClosed(f"a row closes with {ROW}, although sources say how many there are")
     if rule.closers and rule.counted and not (rule.in_rows and rule.past):
         raise NotClosed("its last row closes as the others do, with one of its closers")
-    if ABOVE in rule.first.tapes or (later is not None and ABOVE not in later.tapes):
-        raise NotClosed("later rows have to read the row above, and the first one cannot")
-    if later is None:
-        if rule.listed:
-            raise NotClosed("its one row has the operands of other rows (listed)")
-        return
-    if not set(later.tapes) - {ABOVE} <= set(rule.first.tapes):
-        raise NotClosed("its later rows read an operand that the first one does not")
-    if (later.base, later.closers) != (rule.base, rule.closers):
-        raise NotClosed("its later rows have another base, or other closers, than the first one")
 
 
 def _narrow(rule: Rule, machine: Transducer) -> bool:
@@ -193,7 +174,7 @@ def _accepted(rule: Rule, later: Transducer) -> Accepted:
             yield frozenset(states[states >= 0].tolist())
 
     following, subsets = _subsets(frozenset(plain.start), after)
-    behind = {*np.flatnonzero(is_done(plain)).tolist()}
+    behind = {*np.flatnonzero(_is_done(plain)).tolist()}
     done = np.array([not behind.isdisjoint(subset) for subset in subsets])
     return Accepted(following, _for_ever(following[:, count - 1], done))
 
@@ -274,7 +255,7 @@ def _check_closure(rule: Rule, machine: Transducer, accepted: Accepted, opener: 
     begun = np.array(machine.start) * d * buffered + (buffered - 1)
     now, _ = np.divmod(_explore(begun, step, machine.states * d * buffered), buffered)
     state, word = np.divmod(now, d)
-    ended = is_done(machine)[state]
+    ended = _is_done(machine)[state]
     # behind the close nothing is written, and every tape is over
     if not accepted.done[word[ended]].all():
         raise NotClosed(NO_NEXT)
@@ -304,12 +285,18 @@ def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
     begun = [(s * d) * f + n for s, n in itertools.product(later.start, first)]
     now, number = np.divmod(_explore(np.array(begun), step, len(table) * d * f), f)
     state, word = np.divmod(now, d)
-    runs = _for_ever(table[:, -1], np.append(is_done(later), False))
+    runs = _for_ever(table[:, -1], np.append(_is_done(later), False))
     valid = np.ones(f, bool)
     if numbers is not None:
-        valid = _for_ever(numbered[:, radix - 1], np.append(is_done(numbers), False))
+        valid = _for_ever(numbered[:, radix - 1], np.append(_is_done(numbers), False))
     if (accepted.done[word] & valid[number] & ~runs[state]).any():
         raise NotClosed(NO_NEXT)
+
+
+def _is_done(machine: Transducer) -> np.ndarray:
+    """From which states ``(q,)`` does nothing follow but ``end``, with nothing written?"""
+    after, written = (x.reshape(machine.states, -1)[:, -1] for x in (machine.next, machine.written))
+    return (after == np.arange(machine.states)) & (written == machine.base + 1)
 
 
 def _with_dead(table: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.rules import Tape
+from tasks.ragged import Ragged
 from tasks.whole import BOTH, CARRIED, DIGITS, Whole, ways
 from tasks.words import COLON, WordTask
 
@@ -194,17 +194,18 @@ class Division(Whole):
             return f"{front} {COLON} {behind}"
         return f"{digits}{self.operator}{behind}".replace(" ", "")
 
-    def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Tape:
+    def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Ragged:
         """In base 10 half of those of several sizes are of words in any order."""
         each = self.by.each
         if each == 1:
             return super().fronts(rng, n, low, high)
-        values, lengths = super().fronts(rng, n, low, each * high)
+        drawn = super().fronts(rng, n, low, each * high)
         digits = each * rng.integers(low, high + 1, n)
         order = np.arange(each * high) % each
-        words = np.where(order, len(DIGITS) - 1 + order, rng.integers(0, 10, values.shape))
+        words = np.where(order, len(DIGITS) - 1 + order, rng.integers(0, 10, drawn.values.shape))
         divided = (rng.random(n) < 0.5) | (low == high)
-        return np.where(divided[:, None], words, values), np.where(divided, digits, lengths)
+        values = np.where(divided[:, None], words, drawn.values)
+        return Ragged(values, np.where(divided, digits, drawn.lengths))
 
     def answer(self, rows: Sequence[tuple[list[str], str]]) -> str:
         signs = [int(closer == PLUS) for _, closer in rows[:-1]]

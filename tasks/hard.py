@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tasks.base import Problems
-from tasks.digits import Digits, stack, without_zeros
+from tasks.ragged import Ragged, column, stack, without_zeros
 from tasks.rules import Rule, Transducer
 
 Number = Callable[[np.random.Generator, int, int], np.ndarray]
@@ -81,7 +81,7 @@ def families(task: Any, rng: np.random.Generator, n: int, length: int) -> dict[s
                 else _partner(rng, i, number, length, task.base)
                 for i in range(n)
             ]
-            operands[k] = stack(*(without_zeros(row[None].astype(np.uint8)) for row in rows))
+            operands[k] = stack([without_zeros(row[None, ::-1].astype(np.uint8)) for row in rows])
         by_name[name] = task.problems(*operands)
     return by_name
 
@@ -103,20 +103,20 @@ def chains(task: Any, rule: Rule, rng: np.random.Generator, n: int, length: int)
     state = np.array(by.start)[begun]
     following = by.next.reshape(by.states, -1)
     index = np.zeros((length, n), int)
-    for column in range(length):
-        inside = ((column >= ends[:, 0]) & (column < ends[:, 1])).astype(int)
-        last = int(column == length - 1)
+    for place in range(length):
+        inside = ((place >= ends[:, 0]) & (place < ends[:, 1])).astype(int)
+        last = int(place == length - 1)
         pick = rng.integers(0, 2**31, n) % counts[last, inside, state]
-        index[column] = choices[last, inside, state, pick]
-        state = following[state, index[column]]
+        index[place] = choices[last, inside, state, pick]
+        state = following[state, index[place]]
     letters = by.columns
     operands = {
-        tape: without_zeros(np.ascontiguousarray(letters[k][index[::-1]].T).astype(np.uint8))
+        tape: without_zeros(np.ascontiguousarray(letters[k][index].T).astype(np.uint8))
         for k, tape in enumerate(by.tapes)
     }
     if rule.of_row is not None:
         symbol = np.array(by.symbols, np.uint8)[begun]
-        operands[rule.of_row] = Digits(symbol[:, None], np.ones(n, int))
+        operands[rule.of_row] = column(symbol)
     return task.problems(*(operands[k] for k in sorted(operands)))
 
 
@@ -175,9 +175,8 @@ def mutated(task: Any, rng: np.random.Generator, parents: Problems, n: int) -> P
     operands = []
     for operand in parents.operands:
         values, lengths = operand.values[rows].copy(), operand.lengths[rows]
-        first = operand.width - lengths
         for i in range(n):
-            part = values[i, first[i] :]
+            part = values[i, : lengths[i]][::-1]
             start = int(rng.integers(0, len(part)))
             stop = min(len(part), start + int(rng.geometric(0.3)))
             kind = rng.integers(0, 4)
@@ -190,5 +189,5 @@ def mutated(task: Any, rng: np.random.Generator, parents: Problems, n: int) -> P
             elif kind == 2:
                 part[start:stop] = np.roll(part[start:stop], 1)
             part[0] = part[0] if part[0] or len(part) == 1 else 1
-        operands.append(Digits(values, lengths))
+        operands.append(Ragged(values, lengths))
     return task.problems(*operands)

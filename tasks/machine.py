@@ -193,6 +193,8 @@ def _transition(state: Any, column: tuple[str | None, ...], step: Step, end: End
         if not isinstance(move, tuple) or len(move) != 2 or not isinstance(move[0], Hashable):
             raise TaskError(f"a step gives {move!r}: give (next state, word), or None")
         following, word = move
+        if type(word) is not str and word is not None:
+            raise TaskError(f"a step writes {word!r}: give a text, or None")
         if late:
             return ("on", ended, next_count, following), NOTHING
         if word == END:  # whatever else is read
@@ -209,7 +211,8 @@ def _transition(state: Any, column: tuple[str | None, ...], step: Step, end: End
     left: Any = end(of) if what == "on" else of
     if left is None:
         return None
-    if not isinstance(left, tuple | list) or {*left[:-1]} & {ROW, END}:
+    plain = isinstance(left, tuple | list) and {*map(type, left)} <= {str}
+    if not plain or {*left[:-1]} & {ROW, END}:
         raise TaskError(
             f"an end gives {left!r}: give a tuple of words, {ROW} or {END} last, or None"
         )

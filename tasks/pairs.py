@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tasks.base import Task, TaskError
-from tasks.digits import Digits, from_integers
 from tasks.pair_files import Texts, read_pairs
+from tasks.ragged import Ragged, from_integers
 from tasks.written import Written, rule_named, squeezed
 
 
@@ -107,7 +107,7 @@ class FilePairs(Task):
     def ones(self, width: int) -> Texts:
         """A source with this number of digits, each of them 1."""
         task = self._rule.task
-        digits = (Digits(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
+        digits = (Ragged(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
         return self.render(task.problems(*digits))
 
     def sample(

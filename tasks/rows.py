@@ -15,8 +15,8 @@ import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, Size, TaskError
-from tasks.digits import Digits, columns_of
-from tasks.rules import ROW, Rule, Tape, long_multiplication, sums
+from tasks.ragged import Ragged, joined_rows
+from tasks.rules import ROW, Rule, long_multiplication, sums
 
 MOST_TOKENS = 50_000_000
 """Of the outputs of a batch; beyond it a sample is too large to hold."""
@@ -59,10 +59,10 @@ class RowTask(Arithmetic):
         """The longest output of a size, its end left out."""
 
     @abstractmethod
-    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+    def size_of(self, operands: tuple[Ragged, ...]) -> tuple[int, int]:
         """Most digits and rows of problems with these operands."""
 
-    def answer(self, *operands: Digits) -> Digits:
+    def answer(self, *operands: Ragged) -> Ragged:
         n, most = len(operands[0]), self.tokens(self.size_of(operands))
         if n * most > MOST_TOKENS:
             fewer = f"at most {MOST_TOKENS // most:,} problems of this size, or " * (n > 1)
@@ -71,20 +71,10 @@ class RowTask(Arithmetic):
                 f"{MOST_TOKENS:,} at once; give {fewer}smaller numbers, such as two of "
                 f"{int((MOST_TOKENS / n) ** 0.5) - 2:,} digits"
             )
-        rows = self._rule.rows(self.tapes(operands))
-        total = sum(np.maximum(widths + 1, 0) for _, widths in rows) - 1
-        longest = int(np.max(total, initial=1))
-        ids = np.full((n, longest + 1), self.row_id, np.uint8)
-        start = np.zeros(n, int)
-        for values, widths in rows:
-            inside = np.arange(values.shape[1]) < widths[:, None]
-            which, column = np.nonzero(inside)
-            ids[which, start[which] + column] = values[which, column]
-            start = start + widths + 1
-        return Digits(ids[:, longest - 1 :: -1] if longest else ids[:, :0], np.asarray(total))
+        return joined_rows(self._rule.rows(self.tapes(operands)), self.row_id)
 
-    def tapes(self, operands: tuple[Digits, ...]) -> list[Tape]:
-        return [columns_of(operand, operand.lengths) for operand in operands]
+    def tapes(self, operands: tuple[Ragged, ...]) -> list[Ragged]:
+        return [*operands]
 
     # Sampling
 
@@ -115,13 +105,13 @@ class RowTask(Arithmetic):
         for count in counts:
             drawn = self._random(rng, np.maximum(count, 1))
             shape = drawn.values.shape
-            extremes = two[np.arange(n)[:, None], rng.integers(0, 2, shape)]
-            chosen = rng.random(shape) < np.choose(kind, [0, rng.random((n, 1)), 1])
+            extremes = two[np.arange(n)[:, None], rng.integers(0, 2, shape)[:, ::-1]]
+            chosen = rng.random(shape)[:, ::-1] < np.choose(kind, [0, rng.random((n, 1)), 1])
             values = np.where(chosen, extremes, drawn.values).astype(np.uint8)
             trimmed = self._trimmed(rng, values, np.maximum(count, 1))
             absent = count < 1
             trimmed.values[absent] = 0
-            operands.append(Digits(trimmed.values, np.where(absent, 0, trimmed.lengths)))
+            operands.append(Ragged(trimmed.values, np.where(absent, 0, trimmed.lengths)))
         return self.problems(*operands)
 
     @abstractmethod
@@ -130,7 +120,7 @@ class RowTask(Arithmetic):
     ) -> tuple[np.ndarray, ...]:
         """Digits of every operand, ``(n,)`` each; 0 for one that a problem does not have."""
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Digits, ...]:
+    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
         raise NotImplementedError("rows are drawn by sample")
 
     def families(self, rng: np.random.Generator, n: int, length: Size) -> dict[str, Problems]:
@@ -152,9 +142,11 @@ class RowTask(Arithmetic):
         """Problems of whose operands one is much longer than the others."""
 
 
-_NUMBERS: dict[str, Callable[[np.random.Generator, Digits, int], Any]] = {
+_NUMBERS: dict[str, Callable[[np.random.Generator, Ragged, int], Any]] = {
     "all nines": lambda rng, operand, base: base - 1,
-    "powers of the base": lambda rng, operand, base: operand.inside.cumsum(1) == 1,
+    "powers of the base": lambda rng, operand, base: (
+        np.arange(operand.width) == operand.lengths[:, None] - 1
+    ),
     "repeated digits": lambda rng, operand, base: rng.integers(
         1, base, (len(operand), 1), np.uint8
     ),
@@ -190,7 +182,7 @@ class LongMultiplication(RowTask):
         digits, rows = extent(size)
         return rows * (digits + 2)
 
-    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+    def size_of(self, operands: tuple[Ragged, ...]) -> tuple[int, int]:
         digits, rows = (int(operand.lengths.max(initial=1)) for operand in operands)
         return digits, rows
 
@@ -239,7 +231,7 @@ class Sum(RowTask):
         grown = int(np.ceil(np.log(rows + 1) / np.log(self.base)))
         return rows * (digits + grown + 1)
 
-    def size_of(self, operands: tuple[Digits, ...]) -> tuple[int, int]:
+    def size_of(self, operands: tuple[Ragged, ...]) -> tuple[int, int]:
         return max(int(o.lengths.max(initial=1)) for o in operands), len(operands)
 
     def read(self, output: str) -> str:

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from tasks.ragged import Ragged
+
 ROW, END = "|", "&"
 """What closes a row of the output, and its last row."""
 ABOVE = -1
@@ -33,9 +35,6 @@ MOST_ROWS = 100_000
 """Of an output that says itself where it ends."""
 NOTHING, NEVER = -1, -2
 """For ``columns``: no symbol more after the last column; no source ends in this state."""
-
-Tape = tuple[np.ndarray, np.ndarray]
-"""Letters ``(n, w)`` in the order of columns, and how many each has, ``(n,)``."""
 
 
 class NoSource(ValueError):
@@ -163,40 +162,31 @@ class Transducer:
 
     # Many problems at once
 
-    def row(self, tapes: Sequence[Tape], symbol: np.ndarray | None = None) -> Tape:
-        """The rows that are written for ``n`` problems: symbols ``(n, w)`` and widths ``(n,)``.
-
-        ``symbol (n,)``: of each row, where rows have one. ``NoSource`` where a problem is none.
-        """
-        values, width, code = self.run(tapes, symbol)
-        if (code == NO).any():
-            raise NoSource(np.flatnonzero(code == NO))
-        return values, width
-
     def run(
         self,
-        tapes: Sequence[Tape],
+        tapes: Sequence[Ragged],
         symbol: np.ndarray | None = None,
         opener: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Symbols and widths as ``row`` gives them, and what closes each: ``NO`` for no source.
+    ) -> tuple[Ragged, np.ndarray]:
+        """The rows that are written for ``n`` problems, and what closes each: ``NO`` for no source.
 
-        ``opener (n,)``: what closed each row above. A symbol that closes a row is behind the
+        ``tapes``: letters in the order of columns. ``symbol (n,)``: of each row, where rows have
+        one. ``opener (n,)``: what closed each row above. A symbol that closes a row is behind the
         others.
         """
         if self.lenient is not None:
             return self.lenient.run(tapes, symbol, opener)
-        n = len(tapes[0][1]) if tapes else 0 if symbol is None else len(symbol)
+        n = len(tapes[0]) if tapes else 0 if symbol is None else len(symbol)
         radix = self.base + 1
         state = np.broadcast_to(self.started(symbol, opener), n)
-        wide = max([int(lengths.max(initial=0)) for _, lengths in tapes], default=0)
+        wide = max([int(tape.lengths.max(initial=0)) for tape in tapes], default=0)
         columns = np.zeros((wide + 1, n), np.int32)
         place, strange = np.arange(wide)[:, None], np.zeros(n, bool)
-        for values, lengths in tapes:
+        for tape in tapes:
             columns *= radix
-            present = min(wide, values.shape[1])
-            digits = np.ascontiguousarray(values[:, :present].T)
-            inside = place[:present] < lengths
+            present = min(wide, tape.width)
+            digits = np.ascontiguousarray(tape.values[:, :present].T)
+            inside = place[:present] < tape.lengths
             strange |= ((digits >= self.base) & inside).any(0)  # no letter of the rule
             columns[:present] += np.where(inside, np.minimum(digits, self.base), self.base)
             columns[present:] += self.base
@@ -211,7 +201,7 @@ class Transducer:
         width = np.isin(out, self.closing).argmax(0)
         values = np.where(out < self.base, out, 0).astype(np.uint8)[:-1].T
         no_source = strange | (state == self.states)
-        return values, width, np.where(no_source, NO, out[width, np.arange(n)])
+        return Ragged(values, width), np.where(no_source, NO, out[width, np.arange(n)])
 
     def _through(self, columns: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What is written in ``columns (w, n)`` from states ``(n,)``, and the states behind them.
@@ -401,18 +391,18 @@ class Rule:
         optional |= {"stride": self.stride} if self.stride > 1 else {}
         return fields | {name: value for name, value in optional.items() if value}
 
-    def rows(self, operands: Sequence[Tape]) -> list[Tape]:
-        """Each row of the outputs; the width is -1 where a problem has no such row.
+    def rows(self, operands: Sequence[Ragged]) -> list[Ragged]:
+        """Each row of the outputs; the length is -1 where a problem has no such row.
 
-        ``operands``: digits ``(n, w)``, last digit first, and how many there are, 0 where a problem
-        has no such operand. ``NoSource`` as of ``Transducer.row``.
+        ``operands``: of a length of 0 where a problem has no such operand. ``NoSource`` where a
+        problem is none.
         """
-        count = np.ones(len(operands[0][1]), np.int64)
+        count = np.ones(len(operands[0]), np.int64)
         if self.listed:
-            count = np.sum([lengths > 0 for _, lengths in operands], axis=0)
+            count = np.sum([operand.lengths > 0 for operand in operands], axis=0)
         elif self.of_row is not None:
-            count = np.array(operands[self.of_row][1]) + self.past
-        rows: list[Tape] = []
+            count = np.array(operands[self.of_row].lengths) + self.past
+        rows: list[Ragged] = []
         for row in itertools.count():
             live = np.flatnonzero(row < count)
             if row and not len(live):
@@ -424,26 +414,26 @@ class Rule:
             for tape in by.tapes:
                 skip = self.shift if tape == ABOVE else 0
                 source = rows[-1] if tape == ABOVE else operands[row if self.listed else tape]
-                lengths, values = np.maximum(source[1][live] - skip, 0), source[0][live, skip:]
-                tapes.append((values, lengths))
+                lengths = np.maximum(source.lengths[live] - skip, 0)
+                tapes.append(Ragged(source.values[live, skip:], lengths))
             symbol = opener = None
             if self.of_row is not None:
                 symbol = np.full(len(live), self.base)
-                numbers, digits = operands[self.of_row]
-                has = digits[live] > row
-                symbol[has] = numbers[live[has], min(row, numbers.shape[1] - 1)]
+                numbers = operands[self.of_row]
+                has = numbers.lengths[live] > row
+                symbol[has] = numbers.values[live[has], min(row, numbers.width - 1)]
             if self.closers and row:
-                opener = rows[-1][0][live, rows[-1][1][live]]
-            values, widths, code = by.run(tapes, symbol, opener)
+                opener = rows[-1].values[live, rows[-1].lengths[live]]
+            written, code = by.run(tapes, symbol, opener)
             if (code == NO).any():
                 raise NoSource(live[code == NO])
             if not self.counted:
                 count[live[(code == self.base + 2) | np.isin(code, self.closers)]] += 1
             count[live[code == self.base + 3]] = row + 1
-            padded = np.zeros((len(count), values.shape[1]), np.uint8)
-            padded[live] = values
-            rows.append((padded, np.full(len(count), -1)))
-            rows[-1][1][live] = widths
+            padded = np.zeros((len(count), written.width), np.uint8)
+            padded[live] = written.values
+            rows.append(Ragged(padded, np.full(len(count), -1)))
+            rows[-1].lengths[live] = written.lengths
         return rows
 
 

@@ -8,90 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.base import Task, TaskError
+from tasks.base import Problems, Task, TaskError
+from tasks.ragged import Ragged, from_flat
 
 EOS = "<eos>"
 """A token that some published sources end with; a target is closed by the model's own end."""
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """``n`` sequences: ``values (n, width)`` int16 aligned at the left, ``lengths (n,)``.
-
-    What stands in ``values`` behind a row's length means nothing.
-    """
-
-    values: np.ndarray
-    lengths: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def inside(self) -> np.ndarray:
-        """``(n, width)`` bool: which places hold a token."""
-        return np.arange(self.values.shape[1]) < self.lengths[:, None]
-
-    @property
-    def flat(self) -> np.ndarray:
-        """All tokens, row after row."""
-        return self.values[self.inside]
-
-    def take(self, rows: np.ndarray) -> Tokens:
-        return Tokens(self.values[rows], self.lengths[rows])
-
-    def reversed(self) -> Tokens:
-        """Each row from its last token to its first."""
-        columns = self.lengths[:, None] - 1 - np.arange(self.values.shape[1])
-        return Tokens(np.take_along_axis(self.values, np.maximum(columns, 0), 1), self.lengths)
-
-    def row(self, index: int) -> np.ndarray:
-        return self.values[index, : self.lengths[index]]
-
-
-def from_flat(flat: np.ndarray, lengths: np.ndarray) -> Tokens:
-    """The inverse of ``Tokens.flat``."""
-    lengths = np.asarray(lengths, np.int64)
-    values = np.zeros((len(lengths), int(lengths.max(initial=0))), np.int16)
-    values[np.arange(values.shape[1]) < lengths[:, None]] = flat
-    return Tokens(values, lengths)
-
-
-def stack(parts: Sequence[Tokens]) -> Tokens:
-    """The rows of all, one below the other."""
-    flat = np.concatenate([part.flat for part in parts])
-    return from_flat(flat, np.concatenate([part.lengths for part in parts]))
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Sources and their targets, row by row."""
-
-    source: Tokens
-    target: Tokens
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def take(self, rows: np.ndarray) -> Pairs:
-        return Pairs(self.source.take(rows), self.target.take(rows))
-
-    def joined(self, *others: Pairs) -> Pairs:
-        parts = (self, *others)
-        return Pairs(stack([p.source for p in parts]), stack([p.target for p in parts]))
-
-    def between(self, low: int, high: int) -> Pairs:
-        """Those with a target of ``low`` to ``high`` tokens."""
-        lengths = self.target.lengths
-        return self.take(np.flatnonzero((low <= lengths) & (lengths <= high)))
-
-    def drawn(self, n: int, *seed: int) -> Pairs:
-        """At most ``n`` of them, in an order that follows from ``seed``."""
-        return self.take(np.random.default_rng(seed).permutation(len(self))[:n])
 
 
 class TokenTask(Task):
@@ -123,26 +47,26 @@ class TokenTask(Task):
         length: int,
         law: str = "uniform",
         exact: bool = False,
-    ) -> Pairs:
+    ) -> Problems:
         """Draw ``n`` pairs of lengths from ``shortest`` (``exact``: all) to ``length``."""
         self.check(length, law, self.least)
         return self.sample_between(rng, n, length if exact else min(self.shortest, length), length)
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
         """Draw ``n`` pairs of lengths from ``low`` to ``high``, both possible."""
         raise NotImplementedError
 
     @abstractmethod
-    def split(self, name: str) -> Pairs:
+    def split(self, name: str) -> Problems:
         """A set of data of the papers by its name; ``TaskError`` names those that there are."""
 
     @abstractmethod
-    def training_set(self, length: int) -> Pairs:
+    def training_set(self, length: int) -> Problems:
         """Everything that a model trains on, up to ``length``."""
 
     def fresh(
         self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> Pairs | None:
+    ) -> Problems | None:
         """``n`` training problems that are drawn now; None where the training set is fixed."""
         return None
 
@@ -151,21 +75,21 @@ class TokenTask(Task):
         return len(self.training_set(length))
 
     @abstractmethod
-    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Problems:
         """Held-out pairs of the training lengths."""
 
-    def is_held_out(self, source: Tokens, length: int) -> np.ndarray:
+    def is_held_out(self, source: Ragged, length: int) -> np.ndarray:
         """Which sources are among the held-out pairs, ``(n,)`` bool."""
         held_out = self.held_out_set(length).source
         texts = {tuple(held_out.row(i)) for i in range(len(held_out))}
         return np.array([tuple(source.row(i)) in texts for i in range(len(source))])
 
     @abstractmethod
-    def longer_set(self, length: int) -> Pairs:
+    def longer_set(self, length: int) -> Problems:
         """What the papers choose a model by: somewhat longer than what it trained on."""
 
     @abstractmethod
-    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+    def test_set(self, length: int, n: int, seed: int) -> Problems:
         """At most ``n`` pairs of exactly ``length``, none of them for training."""
 
     def gold_attention(self, source: str) -> list[int]:
@@ -175,11 +99,11 @@ class TokenTask(Task):
         """
         raise TaskError(f"{self.name} has no gold attention: no rule says where a token comes from")
 
-    def parse(self, source: str) -> Pairs:
+    def parse(self, source: str) -> Problems:
         answer = self.solve(source)
-        return Pairs(self.tokens([self.words(source)]), self.tokens([answer.split()]))
+        return Problems.of(self.tokens([self.words(source)]), self.tokens([answer.split()]))
 
-    def write(self, problems: Pairs, row: int) -> str:
+    def write(self, problems: Problems, row: int) -> str:
         return self.text(problems.source.row(row))
 
     def read(self, output: str) -> str:
@@ -206,7 +130,7 @@ class TokenTask(Task):
         words = (*self.symbols, *self.separators)
         return " ".join(words[token] for token in tokens)
 
-    def tokens(self, rows: Sequence[Sequence[str]]) -> Tokens:
+    def tokens(self, rows: Sequence[Sequence[str]]) -> Ragged:
         """Rows of words, all of them symbols."""
         numbers = {symbol: i for i, symbol in enumerate(self.symbols)}
         flat = np.array([numbers[word] for row in rows for word in row], np.int16)
@@ -225,20 +149,3 @@ class TokenTask(Task):
 
     def no_split(self, name: str) -> TaskError:
         return TaskError(f"{self.name} has no set {name!r}: choose one of {', '.join(self.splits)}")
-
-
-def join(*parts: Tokens) -> Tokens:
-    """Row by row, the tokens of each part one after another."""
-    lengths = np.sum([part.lengths for part in parts], axis=0)
-    values = np.zeros((len(parts[0]), int(lengths.max(initial=0))), np.int16)
-    start = np.zeros(len(values), np.int64)
-    for part in parts:
-        rows, columns = np.nonzero(part.inside)
-        values[rows, start[rows] + columns] = part.values[rows, columns]
-        start = start + part.lengths
-    return Tokens(values, lengths)
-
-
-def column(values: np.ndarray) -> Tokens:
-    """Rows of one token each."""
-    return Tokens(values.astype(np.int16)[:, None], np.ones(len(values), np.int64))

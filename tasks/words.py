@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tasks.base import TaskError
+from tasks.base import Problems, TaskError
 from tasks.machine import Step, machine
-from tasks.rules import ABOVE, NO, ROW, NoSource, Rule, Tape
-from tasks.tokens import Pairs, Tokens, TokenTask, column, from_flat, join
+from tasks.ragged import Ragged, column, from_flat, join, joined_rows
+from tasks.rules import ABOVE, NO, ROW, NoSource, Rule
+from tasks.tokens import TokenTask
 
 TRAINING, SMALL = 10_001, 2_001
-"""Pairs of the training set and of the others, as in the code of Ray Chowdhury & Caragea."""
+"""Problems of the training set and of the others, as in the code of Ray Chowdhury & Caragea."""
 TICK, COLON = "#", ":"
 """What a source is counted by, and what closes the count."""
 DATA_SEED = 20230
@@ -214,25 +215,24 @@ class WordTask(TokenTask):
     # What a person writes
 
     def solve(self, source: str) -> str:
-        return self.read(self.text(self._read(source).target.row(0)))
+        return self.read(self.text(self._read(source).answer.row(0)))
 
-    def parse(self, source: str, *sources: str) -> Pairs:
+    def parse(self, source: str, *sources: str) -> Problems:
         """The problems of sources, in their order."""
         if self.rule() is None or not self.redrawn:
             first, *others = [super(WordTask, self).parse(text) for text in (source, *sources)]
             return first.joined(*others) if others else first
         return self._read(source, *sources)
 
-    def _read(self, *sources: str) -> Pairs:
-        tapes = list[Tape]()
+    def _read(self, *sources: str) -> Problems:
+        tapes = list[Ragged]()
         for number, parts in enumerate(zip(*map(self.parts, sources), strict=True)):
             if number == 0 and self.counted:
                 tapes.append(self._ticks(np.array([*map(self._count, parts)])))
                 continue
             front = number == 0 and self.in_front
             read = self.tokens([*map(self._row_words if front else self.words, parts)])
-            read = read.reversed() if self.backward and not front else read
-            tapes.append((read.values, read.lengths))
+            tapes.append(read.reversed() if self.backward and not front else read)
         tapes = self._by_turns(tapes)
         problems = self.posed(tapes)
         if len(problems) < len(sources):
@@ -260,12 +260,12 @@ class WordTask(TokenTask):
             raise TaskError(f"{text.strip()!r} is not a number of rows, 1 to 99999: {self.usage}")
         return int(text)
 
-    def write(self, problems: Pairs, row: int) -> str:
+    def write(self, problems: Problems, row: int) -> str:
         if not self.delimiters and not self.in_rows:
             return super().write(problems, row)
         shown = []
-        for part, (values, lengths) in enumerate(self.texts(problems.take(np.array([row])))):
-            letters = values[0, : lengths[0]]
+        for part, text in enumerate(self.texts(problems.take(np.array([row])))):
+            letters = text.row(0)
             if part == 0 and self.in_front:
                 shown.append(str(len(letters)) if self.counted else self.text(letters))
             else:
@@ -279,31 +279,30 @@ class WordTask(TokenTask):
         """Do the words of a source as it is laid out run against the columns of the rule?"""
         return self.backward or self.in_rows or self.operands > 1
 
-    def letters(self, problems: Pairs) -> list[Tape]:
+    def letters(self, problems: Problems) -> list[Ragged]:
         return self._by_turns(self.texts(problems))
 
-    def _by_turns(self, texts: list[Tape]) -> list[Tape]:
+    def _by_turns(self, texts: list[Ragged]) -> list[Ragged]:
         """The tapes of texts: the last one's letters by turns, where a column reads several."""
-        *others, (values, lengths) = texts
+        *others, text = texts
         k = self.stride
-        return [*others, *((values[:, j::k], (lengths + k - 1 - j) // k) for j in range(k))]
+        lengths = ((text.lengths + k - 1 - j) // k for j in range(k))
+        return [*others, *(Ragged(text.values[:, j::k], n) for j, n in enumerate(lengths))]
 
-    def _together(self, tapes: Sequence[Tape]) -> list[Tape]:
+    def _together(self, tapes: Sequence[Ragged]) -> list[Ragged]:
         """The texts of tapes."""
         k = self.stride
         others, turns = tapes[: len(tapes) - k], tapes[len(tapes) - k :]
-        shape = len(turns[0][1]), k * max(values.shape[1] for values, _ in turns)
-        text = np.zeros(shape, turns[0][0].dtype)
-        for j, (values, _) in enumerate(turns):
-            text[:, j : j + k * values.shape[1] : k] = values
-        return [*others, (text, np.sum([lengths for _, lengths in turns], 0))]
+        text = np.zeros((len(turns[0]), k * max(tape.width for tape in turns)), np.int16)
+        for j, tape in enumerate(turns):
+            text[:, j : j + k * tape.width : k] = tape.values
+        return [*others, Ragged(text, np.sum([tape.lengths for tape in turns], 0))]
 
-    def texts(self, problems: Pairs) -> list[Tape]:
+    def texts(self, problems: Problems) -> list[Ragged]:
         """The letters of each part of sources, in the order of the rule's columns."""
         source = problems.source
         if not self.delimiters:
-            source = source.reversed() if self._flips else source
-            return [(source.values, source.lengths)]
+            return [source.reversed() if self._flips else source]
         colons = (source.values == self._colon) & source.inside
         ends = np.nonzero(colons)[1].reshape(len(source), len(self.delimiters))
         ends = np.concatenate([ends, source.lengths[:, None]], 1)
@@ -312,7 +311,7 @@ class WordTask(TokenTask):
             lengths = end - begins
             columns = end[:, None] - 1 - np.arange(int(lengths.max(initial=0)))
             values = np.take_along_axis(source.values, np.maximum(columns, 0), 1)
-            tapes.append((values, lengths))
+            tapes.append(Ragged(values, lengths))
             begins = end + 1
         return tapes
 
@@ -320,40 +319,38 @@ class WordTask(TokenTask):
     def _colon(self) -> int:
         return len(self.symbols) + self.counted
 
-    def _ticks(self, count: np.ndarray) -> Tape:
+    def _ticks(self, count: np.ndarray) -> Ragged:
         values = np.full((len(count), int(count.max(initial=0))), len(self.symbols), np.int16)
-        return values, count
+        return Ragged(values, count)
 
-    def posed(self, letters: Sequence[Tape]) -> Pairs:
+    def posed(self, letters: Sequence[Ragged]) -> Problems:
         """Problems with these letters, as far as they are sources whose outputs end."""
         rule = self._rule
-        symbol = letters[0][0][:, 0] if self.row_words and len(letters[0][0]) else None
+        symbol = letters[0].values[:, 0] if self.row_words and len(letters[0]) else None
         tapes = [letters[k] for k in rule.first.tapes]
-        _, _, code = rule.first.run(tapes, symbol)
+        _, code = rule.first.run(tapes, symbol)
         fits = code != NO
-        total, k = np.sum([lengths for _, lengths in tapes], 0), self.stride
-        for j, (_, lengths) in enumerate(tapes):
-            fits &= lengths == (tapes[0][1] if k == 1 else (total + k - 1 - j) // k)
+        total, k = np.sum([tape.lengths for tape in tapes], 0), self.stride
+        for j, tape in enumerate(tapes):
+            fits &= tape.lengths == (tapes[0].lengths if k == 1 else (total + k - 1 - j) // k)
         if self.in_front:
-            values, lengths = letters[0]
-            behind = np.arange(values.shape[1]) >= lengths[:, None]
-            fits &= (np.isin(values, self._fronts) | behind).all(1) & (lengths > 0)
+            known = np.isin(letters[0].values, self._fronts) | ~letters[0].inside
+            fits &= known.all(1) & (letters[0].lengths > 0)
         kept = np.flatnonzero(fits)
         while True:
-            tapes = [(v[kept], np.asarray(n)[kept]) for v, n in letters]
+            tapes = [tape.take(kept) for tape in letters]
             try:
                 closer = None if self.closers else self._colon + bool(self.delimiters)
-                target = joined(rule.rows(tapes), closer)
+                target = joined_rows(rule.rows(tapes), closer)
                 break
             except NoSource as error:
                 kept = np.delete(kept, error.args[0])
-        laid: list[Tokens] = []
-        for values, lengths in self._together(tapes):
-            read = Tokens(values.astype(np.int16), lengths)
+        laid: list[Ragged] = []
+        for text in self._together(tapes):
             if laid:
-                laid.append(column(np.full(len(kept), self._colon)))
-            laid.append(read.reversed() if self._flips else read)
-        return Pairs(join(*laid) if len(laid) > 1 else laid[0], target)
+                laid.append(column(np.full(len(kept), self._colon, np.int16)))
+            laid.append(text.reversed() if self._flips else text)
+        return Problems.of(join(*laid) if len(laid) > 1 else laid[0], target)
 
     # Data
 
@@ -364,7 +361,7 @@ class WordTask(TokenTask):
         length: int,
         law: str = "uniform",
         exact: bool = False,
-    ) -> Pairs:
+    ) -> Problems:
         """``uniform``: words uniform among those that the rule takes.
 
         ``few``: among a few of the symbols, always the same, where the rule takes one of them: what
@@ -386,18 +383,18 @@ class WordTask(TokenTask):
         chosen = np.random.default_rng(DATA_SEED).permutation(inputs)[:FEW_SYMBOLS]
         return np.isin(np.arange(self._rule.base), chosen)
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
         if self.rule() is not None:
             return self.walked(rng, n, low, high, np.ones((n, self._rule.base), bool))
         lengths = rng.integers(low, high + 1, n)
         numbers = np.array([self.symbols.index(word) for word in self.inputs], np.int16)
         source = from_flat(numbers[rng.integers(0, len(numbers), int(lengths.sum()))], lengths)
         answers = [self.solve(self.text(source.row(i))).split() for i in range(n)]
-        return Pairs(source, self.tokens(answers))
+        return Problems.of(source, self.tokens(answers))
 
     def walked(
         self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
-    ) -> Pairs:
+    ) -> Problems:
         """``n`` sources of words uniform among those that the rule takes: see ``Transducer.walks``.
 
         Where none has ``low`` to ``high`` words, the longest below.
@@ -410,36 +407,35 @@ class WordTask(TokenTask):
             pairs = pairs.joined(self._walked(rng, n, low, high, liked))
         return pairs.take(np.arange(min(n, len(pairs))))
 
-    def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Tape:
+    def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Ragged:
         """The letters in front of ``n`` sources, drawn at random."""
         rows = rng.integers(low, high + 1, n)
-        return self._fronts[rng.integers(0, len(self._fronts), (n, high))], rows
+        return Ragged(self._fronts[rng.integers(0, len(self._fronts), (n, high))], rows)
 
     def _walked(
         self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
-    ) -> Pairs:
+    ) -> Problems:
         """At most ``n`` of them: those that are drawn and are no sources are left out."""
-        by, front = self._rule.first, list[Tape]()
+        by, front = self._rule.first, list[Ragged]()
         if self.in_front:
             front.append(self.fronts(rng, n, low, high))
         if len(by.tapes) != 1:
             wide = [rng.integers(low, high + 1, n)] * self.operands
             liked = liked & self._inputs
-            drawn = [
-                (np.where(liked[:, None], rng.random((n, high, by.base)), -1).argmax(2), lengths)
-                for lengths in wide
-            ]
-            return self.posed(self._by_turns([*front, *drawn]))
+            drawn = (
+                np.where(liked[:, None], rng.random((n, high, by.base)), -1).argmax(2) for _ in wide
+            )
+            return self.posed(self._by_turns([*front, *map(Ragged, drawn, wide)]))
         ending = [bool(np.any(states[[*by.start]])) for states in by.ending(high)]
         possible = [k for k in range(low, high + 1) if ending[k]]
         possible = possible or [k for k in range(1, low) if ending[k]][-1:]
         if not possible:
             raise TaskError(f"{self.name} has no source of up to {high} words: give more")
         lengths = np.array(possible)[rng.integers(0, len(possible), n)]
-        symbol = front[0][0][:, 0] if self.row_words else None
-        return self.posed([*front, (by.walks(rng, lengths, liked, symbol), lengths)])
+        symbol = front[0].values[:, 0] if self.row_words else None
+        return self.posed([*front, Ragged(by.walks(rng, lengths, liked, symbol), lengths)])
 
-    def _distinct(self, kind: int, n: int, low: int, high: int) -> Pairs:
+    def _distinct(self, kind: int, n: int, low: int, high: int) -> Problems:
         """``n`` pairs without a source twice, or as many as a few draws give."""
         rng = np.random.default_rng([DATA_SEED, kind, low, high])
         drawn = self.sample_between(rng, n + n // 4 + 64, low, high)
@@ -449,19 +445,19 @@ class WordTask(TokenTask):
 
     def fresh(
         self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> Pairs | None:
+    ) -> Problems | None:
         if not self.redrawn:
             return None
         drawn = self.sample(rng, n + n // 4 + 8, length, law, exact)
         return drawn.take(np.flatnonzero(~_held_out(drawn.source))[:n])
 
-    def split(self, name: str) -> Pairs:
+    def split(self, name: str) -> Problems:
         raise self.no_split(name)
 
-    def training_set(self, length: int) -> Pairs:
+    def training_set(self, length: int) -> Problems:
         return self._distinct(0, TRAINING, min(self.shortest, length), length)
 
-    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Problems:
         """Of the training lengths; where the training set is fixed, not checked against it."""
         low = min(self.shortest, length)
         if not self.redrawn:
@@ -469,19 +465,19 @@ class WordTask(TokenTask):
         drawn = self.sample(np.random.default_rng([DATA_SEED, 1]), 16 * SMALL, length, law)
         return drawn.take(np.flatnonzero(_held_out(drawn.source)))
 
-    def is_held_out(self, source: Tokens, length: int) -> np.ndarray:
+    def is_held_out(self, source: Ragged, length: int) -> np.ndarray:
         return _held_out(source) if self.redrawn else super().is_held_out(source, length)
 
-    def longer_set(self, length: int) -> Pairs:
+    def longer_set(self, length: int) -> Problems:
         return self._distinct(2, SMALL, length, length + 5)
 
-    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+    def test_set(self, length: int, n: int, seed: int) -> Problems:
         rng = np.random.default_rng([seed, 3, length])
         return self.sample(rng, n, length, exact=True)
 
     # Hard problems: few different words, of which rare states need runs
 
-    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Pairs]:
+    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
         if self.rule() is None:
             return super().families(rng, n, length)
         families, names = {}, ("one word, or as few as go", "two words", "three words")
@@ -493,13 +489,13 @@ class WordTask(TokenTask):
             families[name] = self.walked(rng, n, length, length, liked)
         return families
 
-    def mutated(self, rng: np.random.Generator, parents: Pairs, n: int) -> Pairs:
+    def mutated(self, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
         *ticks, tape = self.texts(parents.take(rng.integers(0, len(parents), 4 * n)))
-        values, lengths = tape[0].copy(), tape[1]
+        values, lengths = tape.values.copy(), tape.lengths
         for _ in range(2):
             at = rng.integers(0, lengths)
             values[np.arange(4 * n), at] = rng.integers(0, len(self.symbols), 4 * n)
-        mutants = self.posed(self._by_turns([*ticks, (values, lengths)])).joined(parents)
+        mutants = self.posed(self._by_turns([*ticks, Ragged(values, lengths)])).joined(parents)
         return mutants.take(np.arange(min(n, len(mutants))))
 
     def smallest(self) -> list[str]:
@@ -520,7 +516,7 @@ FEW = 3
 """Sources of up to this number of words are always for training: there may be few of them."""
 
 
-def _held_out(source: Tokens) -> np.ndarray:
+def _held_out(source: Ragged) -> np.ndarray:
     """``(n,)`` bool: one source in eight is kept from training, by a hash of its words."""
     values = np.where(source.inside, source.values + 1, 0).astype(np.uint64)
     mixed = np.zeros(len(values), np.uint64)
@@ -534,19 +530,3 @@ def _held_out(source: Tokens) -> np.ndarray:
 def _unticked(step: Step) -> Step:
     """The same, which does not read what counts rows."""
     return lambda state, *column: None if TICK in column else step(state, *column)
-
-
-def joined(rows: Sequence[Tape], closer: int | None) -> Tokens:
-    """Outputs from their rows, whose width is -1 where there is none, ``closer`` between them.
-
-    Without a ``closer`` it is the symbol behind a row's others.
-    """
-    parts: list[Tokens] = []
-    for number, (values, widths) in enumerate(rows):
-        present, wide = widths >= 0, np.maximum(widths, 0)
-        if number and closer is not None:
-            parts.append(Tokens(np.full((len(widths), 1), closer, np.int16), present.astype(int)))
-        elif number + 1 < len(rows) and closer is None:
-            wide = wide + (rows[number + 1][1] >= 0)
-        parts.append(Tokens(values.astype(np.int16), wide))
-    return join(*parts) if len(parts) > 1 else parts[0]

@@ -14,7 +14,7 @@ from tasks.pair_files import Texts
 MOST_OF_THEM = 0.9
 """Share of pairs that follow a rule from which on it is theirs, and the others are wrong."""
 TRIED = 200
-"""Pairs by which a rule is recognised."""
+"""Problems by which a rule is recognised."""
 WAYS = {
     "backwards": "answers backwards",
     "columns": "answers backwards with all zeros",

@@ -18,7 +18,7 @@ from abc_calib.data import make_data
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from tasks import TaskError, get_task
-from tasks.digits import from_integers
+from tasks.ragged import from_integers
 
 TASKS: list[tuple[Any, int | None]] = [
     *[("successor", 2), ("successor", 3), ("parity", 2), ("addition", 2), ("addition", 3)],

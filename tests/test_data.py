@@ -22,6 +22,7 @@ from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
 from tasks import ARITHMETIC, TOKEN_TASKS, TaskError, get_task
 from tasks.pairs import FilePairs
+from tasks.ragged import as_integers
 from tasks.whole import Whole
 
 
@@ -130,7 +131,7 @@ def numbers(batch: Batch, base: int) -> set[int]:
     found: set[int] = set()
     problems: Any = batch.problems
     for operand in problems.operands:
-        integers = operand.as_integers(base)
+        integers = as_integers(operand, base)
         found |= set(integers[integers >= max(base**3, 1000)].tolist())
     return found
 
@@ -299,7 +300,7 @@ def test_what_is_sampled_and_laid_out_reads_back_and_follows_the_rule(name):
         batch, written = source.lay_out(problems.take(np.array([row]))), task.write(problems, row)
         parsed = task.parse(written)
         assert (parsed.source.row(0) == problems.source.row(row)).all()
-        assert (parsed.target.row(0) == problems.target.row(row)).all()
+        assert (parsed.answer.row(0) == problems.answer.row(row)).all()
         laid = read_as(task, written.split())
         if isinstance(task, Whole):  # as a person writes numbers
             laid = task.text(problems.source.row(row)).split()
@@ -335,7 +336,7 @@ def test_validation_is_of_the_training_lengths_or_longer():
 def test_tests_have_exactly_the_asked_length_and_others_are_refused():
     for name, length, wanted in (("copy", 30, 30), ("lookup", 9, 8), ("scan", 30, 30)):
         batch = tokens_of(name).test(length, 17)
-        assert len(batch) == 17 and (batch.problems.target.lengths == wanted).all()
+        assert len(batch) == 17 and (batch.problems.answer.lengths == wanted).all()
     with pytest.raises(TaskError, match="no test of scan has 23 actions: choose among 24, 25"):
         tokens_of("scan").test(23, 5)
     with pytest.raises(TaskError, match="length 2 is not possible for lookup: give 3 or more"):

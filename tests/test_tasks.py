@@ -13,8 +13,9 @@ from conftest import written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import ARITHMETIC, Digits, Problems, TaskError, get_task
+from tasks import ARITHMETIC, Problems, Ragged, TaskError, get_task
 from tasks.hard import NUMBERS, chains, families
+from tasks.ragged import as_integers
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 LAWS = ("uniform", "balanced", "carry", "mixed")
@@ -30,13 +31,12 @@ def task_of(name: str, base: int) -> Any:
 WHOLE = st.one_of(st.integers(0, 2000), st.integers(0, 10**45))
 
 
-def shown(digits: Digits, row: int) -> str:
+def shown(digits: Ragged, row: int) -> str:
     """The digits of one row, as many as it says are written."""
-    start = digits.width - digits.lengths[row]
-    return "".join(DIGITS[d] for d in digits.values[row, start:])
+    return "".join(DIGITS[d] for d in digits.row(row)[::-1])
 
 
-def integers(digits: Digits, base: int) -> list[int]:
+def integers(digits: Ragged, base: int) -> list[int]:
     return [int(shown(digits, row), base) for row in range(len(digits))]
 
 
@@ -157,7 +157,7 @@ def test_samples_agree_with_the_rule_and_have_the_digits_that_were_asked_for(
         for row in range(n):
             text = shown(operand, row)
             assert text == "0" or text[0] != "0" or name == "parity"
-            assert not operand.values[row, : operand.width - operand.lengths[row]].any()
+            assert not operand.values[row, operand.lengths[row] :].any()
     values = [integers(operand, base) for operand in problems.operands]
     for row in range(n):
         source = task.write(problems, row)
@@ -204,11 +204,11 @@ def carried(name: str, problems: Problems, base: int) -> np.ndarray:
     A product turns over in every column of a run of nines if a one is added below it.
     """
     if name == "multiplication":
-        return problems.answer.values[:, ::-1] == base - 1
+        return problems.answer.values == base - 1
     width = max(o.width for o in problems.operands)
     numbers = [o.widened(width).astype(int) for o in problems.operands]
     carry, found = np.full(len(problems), int(name == "successor")), []
-    for column in range(width - 1, -1, -1):
+    for column in range(width):
         first, *others = (number[:, column] for number in numbers)
         rest = sum(others) + carry
         total = first - rest if name == "subtraction" else first + rest
@@ -273,7 +273,7 @@ def test_padding_changes_neither_operand_nor_answer(name, base, extra, seed):
 @given(BASES, st.integers(0, 2**70))
 def test_digits_as_integers_are_modulo_64_bits(base, number):
     digits = get_task("successor", base=base).parse(written(number, base)).operands[0]
-    assert digits.as_integers(base).tolist() == [number % 2**64]
+    assert as_integers(digits, base).tolist() == [number % 2**64]
 
 
 # Messages

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import TOKEN_TASKS, Pairs, TaskError, copying, get_task
+from tasks import TOKEN_TASKS, Problems, TaskError, copying, get_task
 from tasks.published.lookup import Lookup, published_tables
 from tasks.published.scan import meanings
 
@@ -122,7 +122,7 @@ def test_gold_attention_names_the_word_that_is_written(name):
     pairs = task.sample(np.random.default_rng(5), 41, 8)
     for row in range(41):
         words = task.write(pairs, row).split()
-        target = task.text(pairs.target.row(row)).split()
+        target = task.text(pairs.answer.row(row)).split()
         gold = task.gold_attention(" ".join(words))
         if name in COPYING:
             assert [words[i] for i in gold] == target
@@ -136,16 +136,16 @@ def test_gold_attention_names_the_word_that_is_written(name):
 def test_copy_lengths_count_the_side_that_is_not_repeated(name):
     for length, exact in ((10, False), (100, True)):
         pairs = get_task(name).sample(np.random.default_rng(1), 300, length, exact=exact)
-        lengths = np.minimum(pairs.source.lengths, pairs.target.lengths)
+        lengths = np.minimum(pairs.source.lengths, pairs.answer.lengths)
         assert {*lengths} == ({100} if exact else {5, 6, 7, 8, 9, 10})
     runs = get_task("dedupe").sample(np.random.default_rng(1), 300, 1, exact=True)
-    assert {*runs.source.lengths} == {1, 3, 5} and {*runs.target.lengths} == {1}
+    assert {*runs.source.lengths} == {1, 3, 5} and {*runs.answer.lengths} == {1}
 
 
 # The papers' sets
 
 
-def sources(pairs: Pairs) -> set[tuple[int, ...]]:
+def sources(pairs: Problems) -> set[tuple[int, ...]]:
     return {tuple(pairs.source.row(i).tolist()) for i in range(len(pairs))}
 
 
@@ -160,16 +160,16 @@ def test_copy_sets(name):
     )
     if name == "recopy":
         assert set(task.split("dev").source.lengths) == set(range(10, 16))
-        assert task.split("train").target.lengths.max() in range(44, 51)
+        assert task.split("train").answer.lengths.max() in range(44, 51)
 
 
 def test_lookup_sets_have_the_published_sizes_in_every_variant():
     for name in LOOKUPS:
         task = get_task(name)
         for split, sizes in SIZES.items():
-            target = task.split(split).target
+            target = task.split(split).answer
             assert Counter((target.lengths - 1).tolist()) == sizes
-            assert (target.values == get_task("lookup").split(split).target.values).all()
+            assert (target.values == get_task("lookup").split(split).answer.values).all()
 
 
 SIZES = {
@@ -227,8 +227,8 @@ def test_scan_has_20910_commands_and_the_published_length_split():
     assert len(meanings()) == 20_910
     sizes = {name: len(task.split(name)) for name in task.splits}
     assert sizes == {"train": 13_070, "validation": 3920, "test": 3920}
-    assert task.split("train").target.lengths.max() == 22
-    test = task.split("test").target.lengths
+    assert task.split("train").answer.lengths.max() == 22
+    test = task.split("test").answer.lengths
     assert (test.min(), test.max()) == (24, 48)
 
 
@@ -280,7 +280,7 @@ def test_cfq_reads_and_prepares_local_data(tmp_path):
     assert task.write(task.split("train"), 0) == "Did M1 ' s director produce M2 ?"
     answer = task.solve("Did M1 's director produce M2?")
     assert answer == "SELECT count ( * ) WHERE { M1 film.a/ns:film.b M2 }"
-    assert "m_0f8l9c film.b" in task.text(task.split("train").target.row(1))
+    assert "m_0f8l9c film.b" in task.text(task.split("train").answer.row(1))
     assert task.closes_source
     # a word that training never saw is unknown
     assert task.write(task.split("test"), 0) == "<unk> <unk> M0 ?"

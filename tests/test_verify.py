@@ -58,7 +58,7 @@ from abc_calib.runs import Run
 from abc_calib.runs.records import file_hash
 from abc_calib.stages import certify, predict
 from tasks.basic import Addition
-from tasks.digits import from_integers
+from tasks.ragged import Ragged, from_integers
 
 slow = pytest.mark.slow
 MOST = 4_000
@@ -533,7 +533,10 @@ class Misread(Addition):
     """Which reads long numbers otherwise than they are written."""
 
     def tapes(self, operands):
-        return [(np.where(n[:, None] > 90, 0, x), n) for x, n in super().tapes(operands)]
+        return [
+            Ragged(np.where(x.lengths[:, None] > 90, 0, x.values), x.lengths)
+            for x in super().tapes(operands)
+        ]
 
 
 class Fickle(Addition):

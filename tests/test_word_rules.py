@@ -32,6 +32,7 @@ from tasks.automata import MACHINES, Automaton
 from tasks.closure import NotClosed, check_closed
 from tasks.division import Division
 from tasks.machine import columns_seen, machine
+from tasks.ragged import Ragged
 from tasks.rules import ROW, Rule, Transducer
 from tasks.tape import UNIVERSAL, Tape
 
@@ -46,7 +47,7 @@ def test_a_rule_answers_as_it_is_meant(kind):
     problems = task.sample(np.random.default_rng(0), 120, 7)
     for row in range(len(problems)):
         source = task.write(problems, row)
-        assert task.text(problems.target.row(row)) == task.expected(source.split())
+        assert task.text(problems.answer.row(row)) == task.expected(source.split())
         assert task.solve(source) == task.expected(source.split())
     same_again(task)
 
@@ -56,7 +57,7 @@ def same_again(task: Any) -> None:
     problems = task.sample(np.random.default_rng(0), 50, 6)
     again = task.posed(task.letters(problems))
     assert (again.source.flat == problems.source.flat).all()
-    assert (again.target.flat == problems.target.flat).all()
+    assert (again.answer.flat == problems.answer.flat).all()
     check_closed(task.rule())
 
 
@@ -262,7 +263,7 @@ def test_machines_that_are_none_are_refused():
 
 def written_rows(task: Tape, source: str) -> str:
     """All rows of an output."""
-    return task.text(task.parse(source).target.row(0))
+    return task.text(task.parse(source).answer.row(0))
 
 
 def cellular(cells: str, below: Any, border: str) -> str:
@@ -340,7 +341,7 @@ def test_turing_machines_run_as_they_do(rule):
     problems = task.sample(np.random.default_rng(2), 80, 8)
     for row in range(len(problems)):
         count, _, cells = task.write(problems, row).partition(" : ")
-        found = task.text(problems.target.row(row))
+        found = task.text(problems.answer.row(row))
         assert found == simulated(task.by.moves, int(count), cells.split())
 
 
@@ -555,7 +556,7 @@ def test_what_is_closed_never_lacks_a_row_and_most_bent_rules_are_not(make):
                 count = int(rng.integers(2, 5)) if rule.listed else 2
                 texts = [f"{rng.integers(64):b}" for _ in range(count)]
                 numbers = [np.array([[*map(int, text[::-1])]]) for text in texts]
-                other.rows([(x, np.array([x.shape[1]])) for x in numbers])  # ValueError: no run
+                other.rows([Ragged(x, np.array([x.shape[1]])) for x in numbers])
         assert refused
 
 
@@ -607,7 +608,7 @@ class Same(Shifted):
 def test_a_step_on_digits_is_a_rule():
     for number in ("0", "12", "9070"):
         answer = Shifted().parse(number).answer
-        assert [int(x) for x in answer.values[0][::-1]][: len(number) + 1] == [
+        assert [int(x) for x in answer.values[0]][: len(number) + 1] == [
             0,
             *map(int, number[::-1]),
         ]

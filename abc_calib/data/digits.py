@@ -14,13 +14,13 @@ import torch
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.formats import Format, interleaved, join, left_to_right
+from abc_calib.data.formats import Format, interleaved, join
 from abc_calib.data.vocabulary import EOS, SOS, Vocabulary
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
-from tasks import Digits, Problems, Size, TaskError
+from tasks import Problems, Ragged, Size, TaskError
 from tasks.arithmetic import Arithmetic
-from tasks.digits import from_integers
+from tasks.ragged import as_integers, from_integers
 from tasks.rows import RowTask, extent
 
 PAPER_RANGE = 2**20 + 1
@@ -54,9 +54,9 @@ class Split:
         held_out[: self.few] = False
         return held_out
 
-    def held_out(self, number: Digits) -> np.ndarray:
+    def held_out(self, number: Ragged) -> np.ndarray:
         """``(n,)`` bool: is each number kept from training?"""
-        integers = number.as_integers(self.base)
+        integers = as_integers(number, self.base)
         listed = self._held_out[np.minimum(integers, PAPER_RANGE - 1).astype(np.int64)]
         mixed = integers ^ np.uint64((self.seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -73,7 +73,7 @@ class Split:
         some = np.logical_or.reduce(side)
         if not held_out:
             return ~some
-        few = np.stack([o.as_integers(self.base) < self.few for o in problems.operands])
+        few = np.stack([as_integers(o, self.base) < self.few for o in problems.operands])
         fits = np.logical_and.reduce(side | few)
         return fits | some if len(side) > 2 else fits
 
@@ -190,7 +190,7 @@ class DigitData(Data):
 
     # Tokens
 
-    def operands(self, problems: Problems) -> tuple[Digits, ...]:
+    def operands(self, problems: Problems) -> tuple[Ragged, ...]:
         """The numbers of ``problems`` as wide as they are written."""
         return self.task.padded(problems.operands, self.format.width)
 
@@ -202,33 +202,32 @@ class DigitData(Data):
         task, vocabulary, operands = self.task, self.vocabulary, self.operands(problems)
         answer = problems.answer if self.format.width is None else task.answer(*operands)
         sign = vocabulary.ids.get(task.operator or "", 0)
-        parts: list[Digits | int] = [vocabulary.sos]
+        parts: list[Ragged | int] = [vocabulary.sos]
         if self.aligned:
             parts += [sign, interleaved(task.columns(operands))]
         else:
             for number, operand in enumerate(operands):
                 if number:  # before an operand that is there
                     counts = np.minimum(operand.lengths, 1)
-                    parts.append(Digits(np.full((len(problems), 1), sign, np.int64), counts))
-                parts.append(self._hinted(operand, first, hint_first=True))
-        answer = self._hinted(answer, first, hint_first=False)
-        backwards = Digits(left_to_right(answer), answer.lengths)
+                    parts.append(Ragged(np.full((len(problems), 1), sign, np.int64), counts))
+                parts.append(self._hinted(operand, first, hint_first=False).reversed())
+        answer = self._hinted(answer, first, hint_first=True)
         source, target = (
             torch.from_numpy(join([*each, vocabulary.eos], vocabulary.pad))
-            for each in (parts, [backwards])
+            for each in (parts, [answer])
         )
         return Batch(source, target, problems)
 
-    def _hinted(self, number: Digits, first: np.ndarray | int, hint_first: bool) -> Digits:
-        """Each digit after its hint, where the format has hints."""
+    def _hinted(self, number: Ragged, first: np.ndarray | int, hint_first: bool) -> Ragged:
+        """Each digit with its hint, where the format has hints."""
         if not self.hints:
             return number
-        column = np.arange(number.width)[::-1] + np.reshape(first, (-1, 1))
+        column = np.arange(number.width) + np.reshape(first, (-1, 1))
         hints = self.vocabulary.ids[self.hints[0]] + np.minimum(column, len(self.hints) - 1)
         digits = number.values.astype(np.int64)
         pairs = np.broadcast_arrays(hints, digits)
         pair = np.stack(pairs if hint_first else pairs[::-1], axis=2)
-        return Digits(pair.reshape(len(digits), -1), 2 * number.lengths)
+        return Ragged(pair.reshape(len(digits), -1), 2 * number.lengths)
 
     def layout(self, problems: Problems) -> Layout:
         widths = (int(operand.lengths[0]) for operand in self.operands(problems))
@@ -293,9 +292,8 @@ class DigitData(Data):
         """The digits of each operand around the column of a step, first digit first."""
         parts = []
         for operand in self.task.padded(problems.operands):
-            first, last = (operand.width - 1 - step + by for by in (-reach, reach))
-            shown = operand.values[0, max(first, 0) : max(last + 1, 0)]
-            parts.append("".join(self.vocabulary.symbols[d] for d in shown))
+            shown = operand.values[0, max(step - reach, 0) : max(step + reach + 1, 0)]
+            parts.append("".join(self.vocabulary.symbols[d] for d in shown[::-1]))
         return tuple(parts)
 
 
@@ -340,7 +338,7 @@ class RowData(DigitData):
         rng = np.random.default_rng([self.seed, 5])
         return self.lay_out(self.task.sample(rng, n, self.size, "few"))
 
-    def operands(self, problems: Problems) -> tuple[Digits, ...]:
+    def operands(self, problems: Problems) -> tuple[Ragged, ...]:
         return problems.operands
 
     def spelling(self) -> dict[str, Any]:

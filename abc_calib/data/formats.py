@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abc_calib.errors import OptionError
-from tasks import Digits, Tokens
+from tasks import Ragged
 
 WIDEST = 100_000
 """Digits of the format ``fixed:N`` at most."""
@@ -57,20 +57,13 @@ class Format:
         self.hints = tuple(f"#{k}" for k in range(number or HINTS)) if kind == "hints" else ()
 
 
-def interleaved(operands: tuple[Digits, ...]) -> Digits:
-    """The digits of operands of one length, column by column."""
-    values = np.stack([operand.values for operand in operands], axis=2)
-    return Digits(values.reshape(len(values), -1), len(operands) * operands[0].lengths)
+def interleaved(operands: tuple[Ragged, ...]) -> Ragged:
+    """The digits of operands of one length, column by column from their first ones on."""
+    values = np.stack([operand.reversed().values for operand in operands], axis=2)
+    return Ragged(values.reshape(len(values), -1), len(operands) * operands[0].lengths)
 
 
-def left_to_right(number: Digits) -> np.ndarray:
-    """The digits of each row from the last to the first, aligned at the right again."""
-    columns = np.arange(number.width) - (number.width - number.lengths[:, None])
-    columns = np.where(columns >= 0, number.width - 1 - columns, 0)
-    return np.take_along_axis(number.values, columns, 1)
-
-
-def join(parts: Sequence[Digits | Tokens | int], pad: int) -> np.ndarray:
+def join(parts: Sequence[Ragged | int], pad: int) -> np.ndarray:
     """Rows of the parts one after another, ``(n, longest)`` int64, padded at the right."""
     n = next(len(part) for part in parts if not isinstance(part, int))
     lengths = [np.ones(n, int) if isinstance(part, int) else part.lengths for part in parts]

@@ -20,7 +20,7 @@ from abc_calib.data.formats import join
 from abc_calib.data.vocabulary import EOS, SOS
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
-from tasks import Pairs, TaskError, TokenTask
+from tasks import Problems, TaskError, TokenTask
 
 UNTRAINED = 2**31 + 5
 """A step that no training reaches."""
@@ -69,7 +69,7 @@ class TokenData(Data):
             return self.lay_out(fresh)
         everything = self.everything
         if exact:
-            lengths = everything.problems.target.lengths  # type: ignore[attr-defined]
+            lengths = everything.problems.answer.lengths  # type: ignore[attr-defined]
             longest = np.flatnonzero(lengths == lengths.max())
             return everything.take(rng.permutation(longest)[:n]).cut(self.vocabulary.pad)
         number, part = divmod(step, self.steps_a_pass(n))
@@ -105,7 +105,7 @@ class TokenData(Data):
         order = np.random.default_rng([seed, 5]).permutation(len(pairs))
         return self.lay_out(pairs.take(np.sort(order[:n])))
 
-    def may_train(self, problems: Pairs) -> bool:
+    def may_train(self, problems: Problems) -> bool:
         """Is the first of ``problems`` of a training size, and not held out?"""
         held_out = self.task.is_held_out(problems.source, self.length)
         return self.size_of(problems) <= self.length and not held_out[0]
@@ -127,7 +127,7 @@ class TokenData(Data):
         if kind in self.drawn:
             return length, self.test_size(length)
         pairs = self.task.split(kind)
-        return int(pairs.target.lengths.max()), len(pairs)
+        return int(pairs.answer.lengths.max()), len(pairs)
 
     def test_size(self, length: int) -> int:
         return len(self.task.test_set(length, TEST_SIZE, 0))
@@ -135,14 +135,14 @@ class TokenData(Data):
     def shortened(self, length: int) -> Data:
         return super().shortened(max(length, self.task.shortest))
 
-    def lay_out(self, problems: Pairs) -> Batch:
+    def lay_out(self, problems: Problems) -> Batch:
         vocabulary = self.vocabulary
         closes = [vocabulary.eos] * (2 if self.task.closes_source else 1)
         source = join([vocabulary.sos, problems.source, *closes], vocabulary.pad)
-        target = join([problems.target, vocabulary.eos], vocabulary.pad)
+        target = join([problems.answer, vocabulary.eos], vocabulary.pad)
         return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
 
-    def layout(self, problems: Pairs) -> Layout:
+    def layout(self, problems: Problems) -> Layout:
         between = len(self.task.delimiters)
         return self.layout_at((int(problems.source.lengths[0]) - between) // (1 + between))
 
@@ -156,7 +156,7 @@ class TokenData(Data):
     def output_steps(self, length: int) -> int:
         if self.task.delimiters or self.in_rows:
             drawn = self.task.sample(np.random.default_rng(0), 4, length, exact=True)
-            return 2 + int(drawn.target.lengths.max())
+            return 2 + int(drawn.answer.lengths.max())
         longest = self.training(0, 64, exact=True)
         return 1 + (longest.target.shape[1] - 1) * length // (longest.source.shape[1] - 2)
 
@@ -191,8 +191,8 @@ class RowWordData(TokenData):
         """Training problems in which tokens repeat, so that windows do."""
         return self.training(UNTRAINED, n)
 
-    def layout(self, problems: Pairs) -> Layout:
-        return self._layout(tuple(int(n[0]) for _, n in self.task.texts(problems)))
+    def layout(self, problems: Problems) -> Layout:
+        return self._layout(tuple(int(text.lengths[0]) for text in self.task.texts(problems)))
 
     def digits_of(self, length: int) -> int:
         return self.output_steps(length)

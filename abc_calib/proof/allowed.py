@@ -14,7 +14,7 @@ from abc_calib.plugins.registry import is_ours
 from abc_calib.proof.forms import Unbounded
 from tasks.rules import Rule
 
-RULE = {"begin", "end", "end_below", "rule", "step", "step_below"}
+RULE = {"begin", "end", "end_below", "step", "step_below"}
 DECLARED = {
     *("ahead", "ahead_below", "backward", "closers", "count", "counted", "default_base"),
     *("delimiters", "gold_attention", "inputs", "kinds", "laws", "name", "notation", "operands"),

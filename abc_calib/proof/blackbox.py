@@ -178,7 +178,7 @@ class BlackBox:
             for position in range(layout.keys):
                 _, operand, column = layout.coordinate(position)
                 if operand is not None:
-                    digits = wide[operand].values[:, -1 - column]
+                    digits = wide[operand].values[:, column]
                     for digit, token in zip(digits, batch.source[:, position], strict=True):
                         sides[0].setdefault(int(digit), set()).add(int(token))
             for row in range(len(problems)):

@@ -53,7 +53,8 @@ def _differences(data: Data, setup: Setup, problem: Any) -> Iterator[tuple[str, 
         x[0][x[0] != data.vocabulary.pad].tolist() for x in (laid.source, laid.target)
     )
     letters = data.task.letters(problem)
-    rows = [(values[0], int(width[0])) for values, width in rule.rows(letters) if width[0] >= 0]
+    written = [row for row in rule.rows(letters) if row.lengths[0] >= 0]
+    rows = [(row.values[0], int(row.lengths[0])) for row in written]
     layout = data.layout(data.task.render(problem))
     if len(source) != layout.keys:
         yield "the number of tokens of the source", len(source), layout.keys
@@ -71,7 +72,7 @@ def _differences(data: Data, setup: Setup, problem: Any) -> Iterator[tuple[str, 
                 if at.kind == "symbol" and layout.aligned:
                     column = 0
                 operand = row if rule.listed else at.of
-                expected = int(letters[operand][0][0, column])
+                expected = int(letters[operand].values[0, column])
             if token != expected:
                 names: Any = data.vocabulary.symbols
                 yield f"token {position} of the source", names[token], names[expected]
@@ -100,7 +101,7 @@ def _queries(setup: Setup, letters: Any, rows: Any) -> Iterator[Query]:
     rule: Rule = setup.rule
     for row, _ in enumerate(rows):
         tapes = [row] if rule.listed else [k for k in rule.first.tapes if k >= 0]
-        widths = [int(letters[k][1][0]) for k in tapes]
+        widths = [int(letters[k].lengths[0]) for k in tapes]
         wide = max(widths, default=1)
         short = sum(width < wide for width in widths) if rule.stride > 1 else 0
         frame: dict[str, tuple[int, ...]] = {"column": (0,), "wide": (wide,)}

@@ -82,7 +82,9 @@ def repair(
         miner.hard = training_examples(decision, np.random.default_rng([number, 7]))
         miner.share = SHARE
         longest = max(
-            int(n.max()) for text in miner.hard for _, n in data.task.letters(miner.parse(text))
+            int(tape.lengths.max())
+            for text in miner.hard
+            for tape in data.task.letters(miner.parse(text))
         )
         before, wrong = deepcopy(model.state_dict()), decision.certificate.wrong
         entry = {"round": number, "wrong": wrong, "examples": len(miner.hard), "longest": longest}

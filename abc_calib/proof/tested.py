@@ -18,7 +18,7 @@ from abc_calib.evaluation.memory import lacking
 from abc_calib.nn.foreign.loaded import LoadedFolder
 from abc_calib.proof.fingerprint import folder_of
 from abc_calib.runs import Run
-from tasks.digits import Digits
+from tasks.ragged import Ragged
 from tasks.written import squeezed
 
 LENGTHS = 10, 30, 100, 300, 1000
@@ -64,7 +64,7 @@ def sources(task: Any, length: int) -> Iterator[list[str]]:
     drawn = by.sample(rng, EACH, length, task.sampling, exact=True)
     digits = np.arange(1, by.base, dtype=np.uint8)
     repeated = by.problems(
-        *(Digits(np.tile(digits[:, None], w), np.full(len(digits), w)) for w in by.widths(length))
+        *(Ragged(np.tile(digits[:, None], w), np.full(len(digits), w)) for w in by.widths(length))
     )
     hard, repeated = (task.render(problems) for problems in (by.hard(rng, EACH, length), repeated))
     yield [*task.render(drawn).source, *hard.source]

@@ -11,7 +11,8 @@ import numpy as np
 
 from abc_calib.proof.windows import AllWindows, Occurrence
 from tasks import Rows
-from tasks.rules import ABOVE, Rule, Tape
+from tasks.ragged import Ragged, without_zeros
+from tasks.rules import ABOVE, Rule
 
 SHORT = 40
 """Most digits, or columns and rows together, of what is called a short source."""
@@ -61,13 +62,13 @@ class Sources:
                     continue
                 has_size = True
                 numbers = [self._numbers(k, *width) for k, width in enumerate(widths)]
-                index = np.indices([len(lengths) for _, lengths in numbers])
+                index = np.indices([len(number) for number in numbers])
                 index = index.reshape(len(numbers), -1)
-                drawn = [(v[k], n[k]) for (v, n), k in zip(numbers, index, strict=True)]
+                drawn = [number.take(k) for number, k in zip(numbers, index, strict=True)]
                 if not self.rule.in_rows:  # the longest of them has this width
-                    longest = np.max([drawn[k][1] for k in self.rule.first.tapes], axis=0)
-                    kept = longest == total
-                    drawn = [(values[kept], lengths[kept]) for values, lengths in drawn]
+                    longest = np.max([drawn[k].lengths for k in self.rule.first.tapes], axis=0)
+                    kept = np.flatnonzero(longest == total)
+                    drawn = [number.take(kept) for number in drawn]
                 if len(problems := self.task.posed(drawn)):
                     yield name, problems
                 if (yielded := yielded + len(problems)) >= most:
@@ -114,7 +115,7 @@ class Sources:
             return np.array(self.rule.first.symbols)
         return np.arange(self.rule.base - self.rule.ticks)  # what counts rows stands in none
 
-    def _numbers(self, operand: int, width: int, exact: bool) -> Tape:
+    def _numbers(self, operand: int, width: int, exact: bool) -> Ragged:
         """All numbers of a width, or of at most that; of words, every row of them."""
         allowed, words = self._letters(operand), self.rule.first.words
         base = len(allowed)
@@ -125,9 +126,8 @@ class Sources:
             columns.append(letters)
         values = np.reshape(columns, (width, len(rest))).T.astype(np.int64)
         if words:
-            return allowed[values], np.full(len(values), width)
-        zero = ~values.any(1)
-        return values, np.where(zero, 1, width - (values[:, ::-1] != 0).argmax(1))
+            return Ragged(allowed[values], np.full(len(values), width))
+        return without_zeros(values)
 
 
 class Witnesses(Sources):
@@ -149,7 +149,7 @@ class Witnesses(Sources):
             self._pools[size] = problems, self._solve(problems) if len(problems) else None
         return self._pools[size]
 
-    def _solve(self, problems: Any) -> tuple[list[Tape], Any]:
+    def _solve(self, problems: Any) -> tuple[list[Ragged], Any]:
         """The letters of problems, and the rows of their outputs."""
         tapes = self.task.letters(problems)
         return tapes, self.rule.rows(tapes)
@@ -245,7 +245,7 @@ class Witnesses(Sources):
         """How many rows problems have: as many as digits, or several a digit."""
         if not self.rule.first.words or not self.task.row_words:
             return widest
-        return int(self.task.fronts(np.random.default_rng(0), 1, widest, widest)[1][0])
+        return int(self.task.fronts(np.random.default_rng(0), 1, widest, widest).lengths[0])
 
 
 def smallest_first(ranges: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
@@ -394,7 +394,7 @@ class Spot:
 
     def _operands(
         self, tapes: dict[int, np.ndarray], symbol: int, rng: np.random.Generator
-    ) -> list[Tape]:
+    ) -> list[Ragged]:
         """The operands of one problem, from the letters of the row's tapes."""
         base = self.rule.base
         if self.rule.listed:
@@ -418,7 +418,7 @@ class Spot:
 
     def walked(
         self, rng: np.random.Generator, pinned: dict[tuple[int, int], int], count: int
-    ) -> list[Tape]:
+    ) -> list[Ragged]:
         """Sources of a rule on words, at random but for the words that are ``pinned``."""
         first, lengths = self.rule.first, np.full(count, self.width)
         fronts = np.array(first.symbols if self.rule.of_row is not None else [0])
@@ -430,16 +430,16 @@ class Spot:
             letters = [rng.integers(0, first.base, (count, self.width)) for _ in first.tapes]
         short = self.occurrence.query.short
         tapes = {
-            tape: (values, lengths - self.rule.lacks(tape, short))
+            tape: Ragged(values, lengths - self.rule.lacks(tape, short))
             for tape, values in zip(first.tapes, letters, strict=True)
         }
         if self.rule.of_row is not None:
-            tapes[self.rule.of_row] = symbols, np.full(count, self._front)
+            tapes[self.rule.of_row] = Ragged(symbols, np.full(count, self._front))
         for (of, column), value in pinned.items():
-            tapes[of][0][:, column] = value
+            tapes[of].values[:, column] = value
         return [tapes[operand] for operand in sorted(tapes)]
 
-    def _random(self, rng: np.random.Generator, count: int) -> list[Tape]:
+    def _random(self, rng: np.random.Generator, count: int) -> list[Ragged]:
         """Of many problems, random but for the digits that are known, those with the window."""
         base, tapes = self.rule.base, []
         for operand in sorted({*self.rule.first.tapes, self.rule.of_row or 0}):
@@ -453,49 +453,51 @@ class Spot:
             for (of, column), value in self.digits.items():
                 if of == operand:
                     drawn[:, column] = value
-            tapes.append((drawn, np.full(count, wide)))
+            tapes.append(Ragged(drawn, np.full(count, wide)))
         _, fitting = self.shown(tapes, self.rule.rows(tapes))
-        return [(values[fitting], lengths[fitting]) for values, lengths in tapes]
+        return [tape.take(np.flatnonzero(fitting)) for tape in tapes]
 
     # Read back
 
-    def shown(self, tapes: list[Tape], rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    def shown(self, tapes: list[Ragged], rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Where in each output the query stands, and which problems have the window there.
 
         ``tapes``: their letters, ``rows``: of their outputs.
         """
-        kept = np.ones(len(tapes[0][1]), bool)
+        kept = np.ones(len(tapes[0]), bool)
         for tape in self.rule.first.tapes[: 1 if self.rule.stride == 1 else None]:
             wide = self.width - self.rule.lacks(tape, self.occurrence.query.short)
-            kept &= tapes[self.row if self.rule.listed else tape][1] == wide
+            kept &= tapes[self.row if self.rule.listed else tape].lengths == wide
         for (operand, column), value in self.digits.items():
-            values, lengths = tapes[operand]
-            if column >= values.shape[1]:
+            letters = tapes[operand]
+            if column >= letters.width:
                 return kept, kept & False
-            kept &= (values[:, column] == value) & (column < lengths)
+            kept &= (letters.values[:, column] == value) & (column < letters.lengths)
         if len(rows) <= self.row:
             return kept, kept & False
         at = np.full(len(kept), self.column)
-        for _, widths in rows[: self.row]:
-            at += widths + 1
-            kept &= widths >= 0
+        for above in rows[: self.row]:
+            at += above.lengths + 1
+            kept &= above.lengths >= 0
         for (up, column), value in self.written.items():
-            values, widths = rows[self.row - up]
+            row = rows[self.row - up]
             if value == self.rule.base:
-                below = rows[self.row + 1][1] >= 0 if self.row + 1 < len(rows) else kept & False
-                kept &= (widths == column) & (below == self.goes_on)
-            elif column < values.shape[1]:
-                inside = widths == column if value in self.rule.closers else column < widths
-                kept &= (values[:, column] == value) & inside
+                last = self.row + 1 >= len(rows)
+                below = kept & False if last else rows[self.row + 1].lengths >= 0
+                kept &= (row.lengths == column) & (below == self.goes_on)
+            elif column < row.width:
+                closes = value in self.rule.closers
+                inside = row.lengths == column if closes else column < row.lengths
+                kept &= (row.values[:, column] == value) & inside
             else:
                 kept[:] = False
         for up, value in self.opened.items():
-            values, widths = rows[self.row - up - 1]
-            at_end = np.clip(widths, 0, values.shape[1] - 1)
-            kept &= values[np.arange(len(values)), at_end] == value
+            above = rows[self.row - up - 1]
+            at_end = np.clip(above.lengths, 0, above.width - 1)
+            kept &= above.values[np.arange(len(above)), at_end] == value
         return at, kept
 
 
-def _tape(letters: np.ndarray) -> Tape:
+def _tape(letters: np.ndarray) -> Ragged:
     """One operand from its letters."""
-    return letters[None], np.array([len(letters)])
+    return Ragged(letters[None], np.array([len(letters)]))

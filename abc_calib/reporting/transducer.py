@@ -26,7 +26,8 @@ from abc_calib.proof.prove import Undecided, check, prepare
 from abc_calib.reporting import transducer_program as template
 from abc_calib.reporting.style import SMALL, TEXT_WIDTH, new_figure, save_figures, styled
 from abc_calib.runs import Run
-from tasks.rules import Tape, Transducer, reduced
+from tasks.ragged import Ragged
+from tasks.rules import Rule, Transducer, reduced
 
 NAME = "transducer"
 MOST = 18
@@ -49,14 +50,12 @@ class Compiled:
     def answer(self, problem: str) -> str:
         """Answer a problem as a person writes both; ``TaskError`` where it is none."""
         task = self.data.task
-        values, width = self.rows(task.letters(task.parse(problem)))
-        return self.data.read([task.symbols[k] for k in values[0, : width[0]]])
+        row = self.rows(task.letters(task.parse(problem)))
+        return self.data.read([task.symbols[k] for k in row.row(0)])
 
-    def rows(self, operands: list[Tape]) -> Tape:
-        """Write for letters ``(n, w)`` of each operand: as ``Transducer.row``."""
-        by, of_row = self.transducer, self.data.task.rule().of_row
-        symbol = None if of_row is None else operands[of_row][0][:, 0]
-        return by.row([operands[k] for k in by.tapes], symbol)
+    def rows(self, operands: list[Ragged]) -> Ragged:
+        """Write for the letters of each operand."""
+        return Rule(self.transducer, of_row=self.data.task.rule().of_row).rows(operands)[0]
 
 
 def compiled(model: Any, data: Data) -> Compiled:

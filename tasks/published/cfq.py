@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tasks.base import TaskError, text_of
+from tasks.base import Problems, TaskError, text_of
 from tasks.published.sets import SetTask
-from tasks.tokens import EOS, Pairs
+from tasks.tokens import EOS
 
 KEYS = "questionPatternModEntities", "sparqlPatternModEntities"
 PARTS = {"train": "trainIdxs", "validation": "devIdxs", "test": "testIdxs"}
@@ -104,7 +104,7 @@ class Cfq(SetTask):
         return parts
 
     @cached_property
-    def sets(self) -> dict[str, Pairs]:
+    def sets(self) -> dict[str, Problems]:
         known = {*self.symbols}
         sides = {
             part: [
@@ -112,7 +112,7 @@ class Cfq(SetTask):
             ]
             for part, texts in self.texts.items()
         }
-        return {part: Pairs(*map(self.tokens, both)) for part, both in sides.items()}
+        return {part: Problems.of(*map(self.tokens, both)) for part, both in sides.items()}
 
 
 def _load(path: Path, kind: type) -> Any:

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tasks.base import TaskError
-from tasks.tokens import EOS, Pairs, Tokens, TokenTask, from_flat
+from tasks.base import Problems, TaskError
+from tasks.ragged import Ragged, from_flat
+from tasks.tokens import EOS, TokenTask
 from tasks.words import SMALL, WordTask
 
 REPEATS = np.array([1, 1, 1, 1, 3, 3, 3, 5, 5, 5])
@@ -55,19 +56,19 @@ class Copying(WordTask):
             for _ in range(REPEATS[int(word)] if self.repeats else 1)
         ]
 
-    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+    def pairs(self, rng: np.random.Generator, drawn: Ragged) -> Problems:
         """Sources and targets for the digits that were drawn."""
         other = drawn.reversed() if self.backward else drawn
         if self.repeats == "source":
-            return Pairs(repeated(other), drawn)
-        return Pairs(drawn, repeated(other) if self.repeats else other)
+            return Problems.of(repeated(other), drawn)
+        return Problems.of(drawn, repeated(other) if self.repeats else other)
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
         lengths = rng.integers(low, high + 1, n)
         digits = rng.integers(0, 10, int(lengths.sum()), np.int16)
         return self.pairs(rng, from_flat(digits, lengths))
 
-    def split(self, name: str) -> Pairs:
+    def split(self, name: str) -> Problems:
         """The sets of the paper."""
         if name in ("train", "dev", "iid"):
             draw = {"train": self.training_set, "dev": self.longer_set, "iid": self.held_out_set}
@@ -148,12 +149,12 @@ class DeDupe(Copying):
     closes_source = True
     usage = f"digits in runs, as in '0 0 0 5 {EOS}'"
 
-    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+    def pairs(self, rng: np.random.Generator, drawn: Ragged) -> Problems:
         times = np.where(drawn.inside, rng.choice(RUNS, drawn.values.shape), 0)
         source = from_flat(np.repeat(drawn.flat, times[drawn.inside]), times.sum(1))
         new = drawn.inside.copy()
         new[:, 1:] &= drawn.values[:, 1:] != drawn.values[:, :-1]
-        return Pairs(source, from_flat(drawn.values[new], new.sum(1)))
+        return Problems.of(source, from_flat(drawn.values[new], new.sum(1)))
 
     def places(self, words: list[str], source: str) -> list[int]:
         return [i for i, word in enumerate(words) if i == 0 or word != words[i - 1]]
@@ -172,12 +173,12 @@ class PosRetrieve(Copying):
 
     gold_attention = TokenTask.gold_attention
 
-    def pairs(self, rng: np.random.Generator, drawn: Tokens) -> Pairs:
+    def pairs(self, rng: np.random.Generator, drawn: Ragged) -> Problems:
         targets = [self.solve(self.text(drawn.row(i))).split() for i in range(len(drawn))]
-        return Pairs(drawn, self.tokens(targets))
+        return Problems.of(drawn, self.tokens(targets))
 
 
-def repeated(digits: Tokens) -> Tokens:
+def repeated(digits: Ragged) -> Ragged:
     """Each digit as often as ``REPEATS`` says."""
     times = np.where(digits.inside, REPEATS[digits.values], 0)
     return from_flat(np.repeat(digits.flat, times[digits.inside]), times.sum(1))

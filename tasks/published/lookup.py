@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tasks.base import TaskError
+from tasks.base import Problems, TaskError
 from tasks.published.lookup_sets import COMPOSING, Chains, LookupSets
-from tasks.tokens import Pairs, Tokens, column, from_flat, join
+from tasks.ragged import Ragged, column, from_flat, join
 from tasks.words import WordTask
 
 STRINGS = tuple(f"{number:03b}" for number in range(8))
@@ -110,32 +110,32 @@ class Lookup(WordTask):
 
     # In bulk
 
-    def pairs(self, chains: Chains, rng: np.random.Generator) -> Pairs:
+    def pairs(self, chains: Chains, rng: np.random.Generator) -> Problems:
         """Sources and targets of ``chains``."""
-        values, applied = [chains.source.values[:, 0]], chains.target
+        values, applied = [chains.source.values[:, 0]], chains.answer
         for tables in applied.values.T:
             values.append(self.outputs[tables, values[-1]])
-        target = Tokens(np.stack(values, 1).astype(np.int16), applied.lengths + 1)
-        named = Tokens(applied.values + len(STRINGS), applied.lengths)
-        return Pairs(self.source(chains.source, named, rng), target)
+        target = Ragged(np.stack(values, 1).astype(np.int16), applied.lengths + 1)
+        named = Ragged(applied.values + len(STRINGS), applied.lengths)
+        return Problems.of(self.source(chains.source, named, rng), target)
 
-    def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
+    def source(self, start: Ragged, tables: Ragged, rng: np.random.Generator) -> Ragged:
         """The source of each row; all numbers are tokens."""
         return join(start, tables, self._mark(STOP, len(start)))
 
-    def _mark(self, mark: str, n: int) -> Tokens:
+    def _mark(self, mark: str, n: int) -> Ragged:
         return column(np.full(n, self.symbols.index(mark)))
 
-    def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
+    def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Ragged:
         """Random tables that compose."""
         flat = rng.integers(0, COMPOSING, int(lengths.sum())) + len(STRINGS)
         return from_flat(flat, lengths)
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
         counts = rng.integers(low, high + 1, n) - 2
         tables = rng.integers(0, COMPOSING, int(counts.sum()))
         start = rng.integers(0, len(STRINGS), n)
-        return self.pairs(Chains(column(start), from_flat(tables, counts)), rng)
+        return self.pairs(Problems.of(column(start), from_flat(tables, counts)), rng)
 
     # The sets
 
@@ -143,19 +143,19 @@ class Lookup(WordTask):
     def sets(self) -> LookupSets:
         return LookupSets(self.outputs)
 
-    def split(self, name: str) -> Pairs:
+    def split(self, name: str) -> Problems:
         chains = self.sets.named(name)
         if chains is None:
             raise self.no_split(name)
         return self.pairs(chains, np.random.default_rng([123, *name.encode()]))
 
-    def training_set(self, length: int) -> Pairs:
+    def training_set(self, length: int) -> Problems:
         return self.split("train").between(0, length - 1)
 
-    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Problems:
         return self.split("validation").between(0, length - 1)
 
-    def longer_set(self, length: int) -> Pairs:
+    def longer_set(self, length: int) -> Problems:
         """Validation and 500 of the first longer set, as Ray Chowdhury & Caragea choose by."""
         longer = self.split("longer_seen_1").take(self._chosen)
         return self.split("validation").joined(longer)
@@ -165,7 +165,7 @@ class Lookup(WordTask):
         size = len(self.sets.named("longer_seen_1"))  # type: ignore[arg-type]
         return np.random.default_rng(500).permutation(size)[:500]
 
-    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+    def test_set(self, length: int, n: int, seed: int) -> Problems:
         """Held-out inputs at the longest training length, the published longer sets (without the
         500 that models are chosen by), beyond them fresh ones."""
         beyond = length - self.train_length
@@ -188,7 +188,7 @@ class ReverseLookup(Lookup):
     def places(self, words: list[str], source: str) -> list[int]:
         return list(range(len(words) - 2, -1, -1))
 
-    def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
+    def source(self, start: Ragged, tables: Ragged, rng: np.random.Generator) -> Ragged:
         return join(tables.reversed(), start, self._mark(STOP, len(start)))
 
 
@@ -208,7 +208,7 @@ class NoisySingle(Lookup):
         last = len(words) - 1 - words[::-1].index(START)
         return [0, *range(last + 1, len(words) - 1)]
 
-    def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
+    def source(self, start: Ragged, tables: Ragged, rng: np.random.Generator) -> Ragged:
         n = len(start)
         noise = self._noise(rng.integers(0, MOST_NOISE + 1, n), rng)
         return join(start, noise, self._mark(START, n), tables, self._mark(STOP, n))
@@ -219,13 +219,13 @@ class NoisyMulti(NoisySingle):
 
     name = "noisy_lookup_multi"
 
-    def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Tokens:
+    def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Ragged:
         noise = super()._noise(lengths, rng)
         marked = np.floor(rng.random(len(lengths)) * lengths)  # 0 .. m-1 of the m
         order = np.where(noise.inside, rng.random(noise.values.shape), 2.0)
         rank = order.argsort(1).argsort(1)
         values = np.where(rank < marked[:, None], self.symbols.index(START), noise.values)
-        return Tokens(values.astype(np.int16), lengths)
+        return Ragged(values.astype(np.int16), lengths)
 
 
 class IntermediateNoise(Lookup):
@@ -240,13 +240,13 @@ class IntermediateNoise(Lookup):
             raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         return list(range(0, len(words) - 1, 2))
 
-    def source(self, start: Tokens, tables: Tokens, rng: np.random.Generator) -> Tokens:
+    def source(self, start: Ragged, tables: Ragged, rng: np.random.Generator) -> Ragged:
         n = len(start)
         noise = self._noise(tables.lengths + 1, rng)
         mixed = np.zeros((n, 2 * noise.values.shape[1]), np.int16)
         mixed[:, ::2] = noise.values
         mixed[:, 1 : 2 * tables.values.shape[1] : 2] = tables.values
-        return join(start, Tokens(mixed, 2 * tables.lengths + 1), self._mark(STOP, n))
+        return join(start, Ragged(mixed, 2 * tables.lengths + 1), self._mark(STOP, n))
 
 
 class OneShot(Lookup):
@@ -257,12 +257,12 @@ class OneShot(Lookup):
 
     name = "lookup_one_shot"
 
-    def training_set(self, length: int) -> Pairs:
+    def training_set(self, length: int) -> Problems:
         """As lookup, without the late tables. Lookup, with which the paper goes on, has them
         alone."""
         return self.split("train_before_new_tables").between(0, length - 1)
 
-    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+    def test_set(self, length: int, n: int, seed: int) -> Problems:
         """At the longest training length, compositions of the late tables with the others."""
         if length != self.train_length:
             return super().test_set(length, n, seed)

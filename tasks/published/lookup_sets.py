@@ -17,7 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tasks.tokens import Pairs, Tokens, column
+from tasks.base import Problems
+from tasks.ragged import Ragged, column
 
 SEED = 123
 INPUTS = 8
@@ -32,8 +33,8 @@ BOUND = 5000
 """Most examples of a test set."""
 
 
-Chains = Pairs
-"""An input as the source, and as the target the tables that are applied to it, by index."""
+Chains = Problems
+"""An input as the source, and as the answer the tables that are applied to it, by index."""
 
 
 def compositions(count: int, k: int) -> np.ndarray:
@@ -80,7 +81,9 @@ class LookupSets:
         """Every composition of ``tables (n, k)`` on all inputs, one composition after another."""
         n, k = tables.shape
         rows = np.repeat(tables, INPUTS, axis=0).astype(np.int16)
-        return Chains(column(self._order(tables).ravel()), Tokens(rows, np.full(n * INPUTS, k)))
+        return Problems.of(
+            column(self._order(tables).ravel()), Ragged(rows, np.full(n * INPUTS, k))
+        )
 
     def _test_set(self, tables: np.ndarray) -> Chains:
         chains = self._with_inputs(tables)

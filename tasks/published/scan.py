@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.base import TaskError, text_of
+from tasks.base import Problems, TaskError, text_of
 from tasks.published.sets import SetTask
-from tasks.tokens import Pairs
 
 PRIMITIVES = {w: f"I_{w.upper()}" for w in ("walk", "look", "run", "jump")}
 SIDES = {side: f"I_TURN_{side.upper()}" for side in ("left", "right")}
@@ -82,7 +81,7 @@ class Scan(SetTask):
         return actions
 
     @cached_property
-    def sets(self) -> dict[str, Pairs]:
+    def sets(self) -> dict[str, Problems]:
         """The length split."""
         if self.data is None:
             everything = self._pairs(meanings().items())
@@ -96,11 +95,11 @@ class Scan(SetTask):
         validation, train = training.take(order[:size]), training.take(order[size:])
         return {"train": train, "validation": validation, "test": test}
 
-    def _pairs(self, texts: Iterable[tuple[str, str]]) -> Pairs:
+    def _pairs(self, texts: Iterable[tuple[str, str]]) -> Problems:
         commands, actions = zip(*((a.split(), b.split()) for a, b in texts), strict=True)
-        return Pairs(self.tokens(commands), self.tokens(actions))
+        return Problems.of(self.tokens(commands), self.tokens(actions))
 
-    def _read(self, path: Path) -> Pairs:
+    def _read(self, path: Path) -> Problems:
         """A published file: lines ``IN: command OUT: actions``; ``TaskError`` names a bad one."""
         try:
             lines = text_of(path).splitlines()
@@ -119,10 +118,10 @@ class Scan(SetTask):
             raise TaskError(f"{path} is empty: expected lines 'IN: command OUT: actions'")
         return self._pairs(texts)
 
-    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Problems:
         return self.sets["validation"].between(0, length)
 
-    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+    def test_set(self, length: int, n: int, seed: int) -> Problems:
         """Of a training length held-out commands, as the split has no others."""
         if length > LONGEST_TRAINING:
             return super().test_set(length, n, seed)

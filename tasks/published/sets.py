@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tasks.base import TaskError
-from tasks.tokens import Pairs, TokenTask
+from tasks.base import Problems, TaskError
+from tasks.tokens import TokenTask
 
 
 class SetTask(TokenTask):
@@ -21,16 +21,16 @@ class SetTask(TokenTask):
     drawn_from: ClassVar[tuple[str, ...]] = splits
 
     @cached_property
-    def sets(self) -> dict[str, Pairs]:
+    def sets(self) -> dict[str, Problems]:
         """The pairs by the names in ``splits``."""
         raise NotImplementedError
 
-    def split(self, name: str) -> Pairs:
+    def split(self, name: str) -> Problems:
         if name not in self.splits:
             raise self.no_split(name)
         return self.sets[name]
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Pairs:
+    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
         """Draw pairs, with repetition, with targets of ``low`` to ``high`` tokens."""
         sets = [self.sets[name].between(low, high) for name in self.drawn_from]
         sizes = [len(pairs) for pairs in sets]
@@ -42,19 +42,19 @@ class SetTask(TokenTask):
         parts = [p.take(rng.integers(0, len(p), (which == i).sum())) for i, p in enumerate(sets)]
         return parts[0].joined(*parts[1:]).take(rng.permutation(n))
 
-    def training_set(self, length: int) -> Pairs:
+    def training_set(self, length: int) -> Problems:
         return self.sets["train"].between(0, length)
 
-    def held_out_set(self, length: int, law: str = "uniform") -> Pairs:
+    def held_out_set(self, length: int, law: str = "uniform") -> Problems:
         return self.sets["validation"]
 
-    def longer_set(self, length: int) -> Pairs:
+    def longer_set(self, length: int) -> Problems:
         return self.held_out_set(length)
 
-    def test_set(self, length: int, n: int, seed: int) -> Pairs:
+    def test_set(self, length: int, n: int, seed: int) -> Problems:
         pairs = self.sets["test"].between(length, length)
         if not len(pairs):
-            lengths = ", ".join(map(str, np.unique(self.sets["test"].target.lengths)))
+            lengths = ", ".join(map(str, np.unique(self.sets["test"].answer.lengths)))
             raise TaskError(
                 f"no test of {self.name} has {length} {self.unit}: choose among {lengths}"
             )
