@@ -122,7 +122,7 @@ def test_a_file_is_a_product_and_further_jobs(sweep_file):
     ]
     found = {bool(one.calibrate): one.config for one in jobs if one.task == "parity"}
     assert found[False].train.seed == 5
-    assert found[True].calibration.dirs == ("anti",) and found[True].model.width == 32
+    assert found[True].calibration.dirs == ("anti",) and found[True].model.width == 16
 
 
 BAD = """

@@ -25,6 +25,7 @@ from abc_calib.files import read_json
 
 FORMAT_VERSION = 2
 """Version of the run folder."""
+WIDTHS = ("width", "feedforward")
 NOT_CHOSEN = {"code_version", "versions", "threads", "parent", "data_hash", "format_version"}
 """Fields of a run's configuration that say where it came from, not what it is."""
 
@@ -76,6 +77,11 @@ class RunConfig(Options):
         ours, theirs = _flat(self.chosen), _flat(other.chosen)
         names = (name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
         return next((f"{name} {ours.get(name)}, not {theirs.get(name)}" for name in names), "")
+
+    def as_wide_as(self, other: RunConfig) -> RunConfig:
+        """The same with the widths of another one: a retrained model may have become wider."""
+        widths = {n: getattr(other.model, n) for n in WIDTHS if n in type(self.model).model_fields}
+        return self.model_copy(update={"model": self.model.model_copy(update=widths)})
 
     @model_serializer(mode="wrap")
     def _without_what_is_empty(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

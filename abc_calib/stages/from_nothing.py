@@ -150,8 +150,8 @@ def _trained_twice(
             config = once.model_copy(update={"parent": str(vanilla.path)})
             vanilla = finished(folder, partial(train_new, config, folder, training), training, once)
         again = partial(calibrate, vanilla, out=second, **vars(retraining))
-        if (second / "config.json").is_file():  # may be as wide as the first model
-            twice = twice.model_copy(update={"model": Run.open(second).config.model})
+        if (second / "config.json").is_file():
+            twice = twice.as_wide_as(Run.open(second).config)
         return finished(second, again, retraining, twice)
 
 

@@ -141,7 +141,8 @@ class Job(Options):
         if not (folder / "config.json").is_file():
             return None
         run = Run.open(folder)
-        if run.config.difference(self.config):
+        expected = self.config if self.parent is None else self.config.as_wide_as(run.config)
+        if run.config.difference(expected):
             raise AbcError(
                 f"{folder} holds a run of another configuration (made by version "
                 f"{run.config.code_version}): remove it or name another folder of jobs"
