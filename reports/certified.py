@@ -2,14 +2,16 @@
 
     python reports/certified.py arithmetic FOLDER [--only decoder parity] [--seeds 0-9]
     python reports/certified.py rules FOLDER [--only "tape, Rule 110"] [--seeds 0-2]
+    python reports/certified.py recipe FOLDER [--only addition] [--seeds 0-2]
     python reports/certified.py pages
 
 ``arithmetic`` adds to from_nothing.csv, for each task and base, ``rules`` to rules.csv, for each
-family of rules. Rows that are there are not made again, and what was interrupted goes on from
-FOLDER. ``--only``: rows with all of these words. Processes of different rows may run at the same
-time. Then come the pages: from_nothing.md, rules.md and machines.md, whose text is in
-``*_page.txt``. Each row is made in a process of one thread. Seconds are processor time, ``wall`` is
-the clock's.
+family of rules, ``recipe`` to recipe.csv, for each task with a rule, made by the three commands
+with no option but which task it is. Rows that are there are not made again, and what was
+interrupted goes on from FOLDER, but for ``recipe``. ``--only``: rows with all of these words.
+Processes of different rows may run at the same time. Then come the pages: from_nothing.md,
+recipe.md, rules.md and machines.md, whose text is in ``*_page.txt``. Each row is made in a process
+of one thread. Seconds are processor time, ``wall`` is the clock's.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import abc_calib as abc
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import exact_matches
 from abc_calib.text import as_markdown
+from tasks import ARITHMETIC
 from tasks.tape import UNIVERSAL
 
 HERE = Path(__file__).parent
@@ -53,6 +56,16 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "copy, decoder-only": ("copy", {"model": "decoder"}),
     "reverse_copy, decoder-only": ("reverse_copy", {"model": "decoder"}),
     "s5, decoder-only": ("automaton", {"machine": "s5", "model": "decoder"}),
+}
+RECIPE: dict[str, tuple[str, dict[str, Any]]] = {
+    **FAMILIES,
+    **{name: (name, {}) for name in ARITHMETIC},
+    **{f"addition, base {base}": ("addition", {"base": base}) for base in (2, 16, 36)},
+    **{f"{name}, decoder-only": (name, {"model": "decoder"}) for name in ("successor", "addition")},
+    "sum, base 2": ("sum", {"base": 2}),
+    "product, base 2": ("long_multiplication", {"base": 2}),
+    "product": ("long_multiplication", {}),
+    "sum": ("sum", {}),
 }
 FAR: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(("duplicate", "odds_first"), (1000, 1000, 10_000)),
@@ -77,10 +90,15 @@ FIELDS = {
         *("family", "seed", "outcome", "windows", "margin", "trained", "right", "longest"),
         *("check", "seconds"),
     ],
+    "recipe": [
+        *("task", "seed", "outcome", "windows", "margin", "parameters", "first", "calibrate"),
+        *("certify", "total", "reason"),
+    ],
 }
 """Of a row: first the place that it is of."""
-FILES = {"arithmetic": HERE / "from_nothing.csv", "rules": HERE / "rules.csv"}
-SEEDS = {"arithmetic": "0-19", "rules": "0-2"}
+NAMES = {"arithmetic": "from_nothing", "rules": "rules", "recipe": "recipe"}
+FILES = {kind: HERE / f"{name}.csv" for kind, name in NAMES.items()}
+SEEDS = {"arithmetic": "0-19", "rules": "0-2", "recipe": "0-2"}
 Place = dict[str, Any]
 
 
@@ -90,6 +108,9 @@ def plan(kind: str) -> Iterator[Place]:
     for seed in range(20):
         if kind == "rules":
             yield from ({"family": family, "seed": seed} for family in FAMILIES)
+            continue
+        if kind == "recipe":
+            yield from ({"task": task, "seed": seed} for task in RECIPE)
             continue
         rows = [("transformer", *one) for one in tasks.items()]
         if seed < 5:
@@ -169,10 +190,32 @@ def of_rules(folder: Path, family: str, seed: int) -> dict[str, Any]:
     return row
 
 
+def of_recipe(folder: Path, task: str, seed: int) -> dict[str, Any]:
+    """Train, calibrate and certify as somebody who types no option; processor seconds of each."""
+    name, options = RECIPE[task]
+    stem = folder / f"{task.replace(', ', '-').replace(' ', '-')}-seed{seed}"
+    row: dict[str, Any] = {"outcome": "failed"}
+    before = time.process_time()
+    try:
+        run = abc.train(name, seed=seed, out=f"{stem}-first", progress=False, **options)
+        row["first"], before = round(time.process_time() - before), time.process_time()
+        run = abc.calibrate(run, out=f"{stem}-calibrated", progress=False)
+        row["calibrate"], before = round(time.process_time() - before), time.process_time()
+        row["parameters"] = sum(weight.numel() for weight in run.load_model().parameters())
+        made = abc.certify(run)
+        row |= {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
+        row["reason"] = "" if made.outcome == "certified" else made.reason
+        row["certify"] = round(time.process_time() - before)
+    except AbcError as error:
+        row["reason"] = str(error)
+    return row | {"total": round(time.process_time())}
+
+
 def add(kind: str, folder: Path, place: Place) -> None:
     """Make a row in this process, and write it."""
     torch.set_num_threads(1)
-    made = of_rules(folder, **place) if kind == "rules" else of_arithmetic(folder, **place)
+    make: Any = {"arithmetic": of_arithmetic, "rules": of_rules, "recipe": of_recipe}[kind]
+    made = make(folder, **place)
     row, file = pd.DataFrame([place | made], columns=FIELDS[kind]), FILES[kind]
     row.to_csv(file, mode="a", header=not file.exists(), index=False)
 
@@ -207,7 +250,13 @@ def pages() -> dict[str, str]:
     table = pd.read_csv(FILES["arithmetic"])
     lost = table[table.outcome != "certified"]
     tables = {"lost": every(lost) if len(lost) else "None.\n", "every": every(table)}
-    of_page = {"from_nothing": tables | {"overview": overview(table)}}
+    recipe = pd.read_csv(FILES["recipe"], dtype=str, keep_default_na=False)
+    numbers = pd.DataFrame({"task": recipe.task.map([*RECIPE].index), "seed": recipe.seed.map(int)})
+    recipe = recipe.loc[numbers.sort_values(["task", "seed"]).index]
+    for name in ("windows", "parameters"):
+        recipe[name] = [f"{int(float(n)):,}" if n else "–" for n in recipe[name]]
+    made = as_markdown(FIELDS["recipe"], recipe.values.tolist(), "lrl" + "r" * 7 + "l").rstrip()
+    of_page = {"from_nothing": tables | {"overview": overview(table)}, "recipe": {"table": made}}
     rules = pd.read_csv(FILES["rules"], dtype=str, keep_default_na=False)
     numbers = pd.DataFrame(
         {"family": rules.family.map([*FAMILIES].index), "seed": rules.seed.map(int)}

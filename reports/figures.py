@@ -79,8 +79,9 @@ def pipeline(rows: pd.DataFrame, task: str) -> Figure:
     series, single = {}, {}
     for (stage, kind), part in rows.groupby(["stage", "set"], sort=False):
         found = part.groupby("length").accuracy.agg(["median", "min", "max"])
-        series[f"{STAGES[stage]}, {kind}"] = list(found.itertuples(name=None))
-        single[f"{STAGES[stage]}, {kind}"] = [
+        name = f"{STAGES[str(stage)]}, {kind}"
+        series[name] = list(found.itertuples(name=None))
+        single[name] = [
             list(zip(one.length, one.accuracy, strict=True)) for _, one in part.groupby("seed")
         ]
     seeds = rows.seed.nunique()
