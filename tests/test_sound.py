@@ -422,7 +422,8 @@ def taken(
     source = {"aligned": False, "delimiters": [4, 5]} | (source or {})
     task: Any = get_task("successor", base=2)
     rule = rule or task.rule().as_dict()
-    e.take(rule, {"self": [[[own]]], "cross": [[[cross]]]}, config, source)
+    e.take_model({"self": [[[own]]], "cross": [[[cross]]]}, config)
+    e.take_rule(rule, source)
     return e
 
 

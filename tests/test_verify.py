@@ -127,7 +127,8 @@ def program_margin(model: Any, data: Any, proof: Any) -> tuple[int, float]:
     config |= {"bos_token_id": model.sos, "eos_token_id": model.eos}
     delimiters = [ids[name] for name in shape.layout.delimiters]
     source = {"delimiters": delimiters, "aligned": shape.layout.aligned, "row": ids.get("|")}
-    e.take(proof.rule.as_dict(), model.lines.to_dict(), config, source)
+    e.take_model(model.lines.to_dict(), config)
+    e.take_rule(proof.rule.as_dict(), source)
     e.weights = {k: v.detach().double().numpy() for k, v in model.state_dict().items()}
     checker.rows_follow(e)
     checker.rows_end(e)
@@ -684,7 +685,7 @@ def test_from_nothing_goes_on_from_what_lies_there(trained, tmp_path, monkeypatc
 
 def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, monkeypatch, abc):
     shape = {"width": 8, "heads": 2, "feedforward": 8}
-    quicker(monkeypatch, shape, {"steps": 20, "batch": 4, "validate_every": 10}, {})
+    quicker(monkeypatch, shape, {"steps": 20, "batch": 4, "validate_every": 2}, {})
     said = abc("prove", "successor", "--out", tmp_path / "a", "-q")
     assert said.code == 1 and "has not learned its training problems" in said.err
     assert "half of the steps are done" in said.err

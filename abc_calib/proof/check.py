@@ -207,10 +207,9 @@ class Export:
         read = {name: json.loads(text) for name, text in raw.items() if name != "weights"}
         self.certificate = certificate = read["certificate"]
         require(certificate.pop("sha256") == digest(certificate), "certificate.json was changed")
-        contents = raw | {k: read[k] for k in ("rule", "lines")}
+        plain, fingerprint = {k: read[k] for k in ("rule", "lines")}, certificate["fingerprint"]
         for name in FILES.keys() - {"certificate"}:
-            same = digest(contents[name]) == certificate["fingerprint"][name]
-            require(same, f"{name} was changed")
+            require(digest((raw | plain)[name]) == fingerprint[name], f"{name} was changed")
         self.take_model(read["lines"], read["model_config"])
         self.take_rule(read["rule"], certificate["source"])
         self.same(read["lines"], read["model_config"], read["generation_config"])
@@ -274,11 +273,12 @@ class Export:
         rows &= not (self.past and self.of_row is None)
         opened = not self.closers or not self.later or self.later.openers
         require(rows and opened, "rows lack symbols, or openers, or a number that they are of")
-        is_doubled = self.counted and any(
-            (x.out[x.next >= 0] == x.base + 2).any() for x in self.rules
+        said_twice = any((x.out[x.next >= 0] == x.base + 2).any() for x in self.rules)
+        said_twice |= bool(self.closers) and not (self.later and self.past)
+        require(
+            not (said_twice and self.counted),
+            "rows say that others follow, and sources how many there are",
         )
-        is_doubled |= bool(self.closers) and self.counted and not (self.later and self.past)
-        require(not is_doubled, "rows say that others follow, and sources how many there are")
         require(not (self.later and self.period > 1), "positions are not followed over rows")
         self.tapes = [k for k in sorted(self.first.tapes) if k >= 0]
         parts = (1 if self.stride > 1 else len(self.tapes)) + (self.of_row is not None)
@@ -414,8 +414,7 @@ class Size:
         )
         self.short, self.later = short, names["row"][0] > 0
         self.above = size.get("above", self.wide + (e.extra or 0))
-        least = 2 if e.past else 1
-        self.exists = self.sign(self.wide, 1) >= 0 and self.sign(self.rows, least) >= 0
+        self.exists = self.sign(self.wide, 1) >= 0 and self.sign(self.rows, 1 + e.past) >= 0
         if e.later and not e.later.goes_on:
             self.exists &= self.sign(self.row, 2) < 0
         if self.later:
@@ -675,8 +674,8 @@ class Walk:
             else:
                 choices = {("fixed",): by.symbols, ("opener", 0): by.openers}
                 some = by.closers if token[0] == "opener" else range(by.base)
-                kept_apart = self.fixed if token in choices else self.free
-                kept_apart.append((k, choices.get(token, some)))
+                codes = self.fixed if token in choices else self.free
+                codes.append((k, choices.get(token, some)))
         events.sort(key=lambda event: event[0].value)
         for (event_at, _), (other, _) in pairwise(events):
             size.sign(other, event_at)
