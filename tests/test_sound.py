@@ -301,7 +301,7 @@ def test_rows_that_sources_count_do_not_say_that_others_follow():
     for rule, said in ((Follows().rule(), "sources say how many"), (same, "its last row")):
         with pytest.raises(NotClosed, match=said):
             check_closed(rule)
-        with pytest.raises(SystemExit, match="sources how many there are"):
+        with pytest.raises(SystemExit, match="sources say how many rows"):
             taken(rule=rule.as_dict(), source={"delimiters": [7, 8, 9], "row": 6})
 
 

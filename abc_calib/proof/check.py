@@ -275,10 +275,7 @@ class Export:
         require(rows and opened, "rows lack symbols, or openers, or a number that they are of")
         said_twice = any((x.out[x.next >= 0] == x.base + 2).any() for x in self.rules)
         said_twice |= bool(self.closers) and not (self.later and self.past)
-        require(
-            not (said_twice and self.counted),
-            "rows say that others follow, and sources how many there are",
-        )
+        require(not (said_twice and self.counted), "rows and sources say how many rows there are")
         require(not (self.later and self.period > 1), "positions are not followed over rows")
         self.tapes = [k for k in sorted(self.first.tapes) if k >= 0]
         parts = (1 if self.stride > 1 else len(self.tapes)) + (self.of_row is not None)
