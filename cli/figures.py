@@ -89,7 +89,7 @@ def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
     runs = [Run.open(name) for name in run] if run else [Run.open(None)]
     folder = runs[0].path if len(runs) == 1 else runs_root()
     with bar("making the page", None, "runs") as update:
-        path = write_page(runs, out or folder / "report.html", on_part=update)
+        path = write_page(runs, out or folder / "report.html", on_run=update)
     if open_ and typer.launch(path.resolve().as_uri()) != 0:
         say(f"no browser was found: open {path} yourself")
     return Result({"runs": [*map(str, runs)], "file": str(path)}, [str(path)])

@@ -46,7 +46,6 @@ class Nearby(Scheme):
     """Each head prefers near keys, with a strength that it learns."""
 
     name = "nearby"
-    has_score_bias = True
 
     def __init__(self, shape, options):
         super().__init__(shape, options)

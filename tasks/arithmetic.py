@@ -172,7 +172,7 @@ class Arithmetic(Task):
     def usage(self) -> str:
         """How a source is written, for messages."""
         example = DIGITS[1 : min(self.base, 4)]
-        source = (self.operator or "").join([example] * self.count)
+        source = (self.operator or "").join(example[:width] for width in self.widths(3))
         return f"digits 0-{DIGITS[self.base - 1]}, as in {source!r}"
 
     def write(self, problems: Problems, row: int) -> str:

@@ -75,6 +75,10 @@ class MissingDuplicate(WordTask):
     start = ("", 0, False)
     start_below = ("", False, None, False)
 
+    @property
+    def usage(self) -> str:
+        return "a string of 0 and 1 twice, with _ for one word, as in '0 1 1 0 1 _'"
+
     def step(self, state: Any, word: str) -> Any:
         """The state: the word before, how many there are so far (see ``MORE``), one missing?"""
         before, count, missing = state

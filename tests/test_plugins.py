@@ -136,8 +136,9 @@ def test_a_run_says_where_its_classes_are_from_and_asks_for_the_file(abc, run):
     file = written(GUIDE, "mine/my task.py")
     recorded = json.loads((run / "config.json").read_text())["plugins"]
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    code = files.code_hash(file.read_bytes())
     assert recorded == {
-        label: {"file": "my task.py", "sha256": digest, "package": ""}
+        label: {"file": "my task.py", "sha256": digest, "package": "", "code": code}
         for label in ("task twice", "scheme nearby")
     }
     ask = "this run's task twice comes from my task.py: pass --plugin 'my task.py'"
@@ -155,11 +156,12 @@ def test_a_run_says_where_its_classes_are_from_and_asks_for_the_file(abc, run):
     rows = abc("eval", "--lengths", 5, "--samples", 3, "--json", "--plugin", file).json()["rows"]
     assert rows[0]["n"] == 3
 
-    changed = ("eval", "--plugin", written(GUIDE + "# changed\n", "later/my task.py"))
+    changed = ("eval", "--plugin", written(GUIDE + "more = 1\n", "later/my task.py"))
     forget()
     assert re.fullmatch(
         r"this run's task twice comes from my task.py with the SHA-256 [0-9a-f]{12}…, and it is "
-        r"from my task.py \([0-9a-f]{12}…\) here: pass the file as it was, or train again",
+        r"from my task.py \([0-9a-f]{12}…\) here, with other code: pass the file as it was, or "
+        r"train again",
         abc(*changed, "--lengths", 5).error(2),
     )
 
@@ -173,11 +175,11 @@ def test_a_saved_model_asks_too(run):
     described = hub.load(run / "model").config
     assert described.plugins["scheme nearby"]["file"] == "my task.py"
     forget()
-    stages.load_plugin(written(GUIDE + "\n", "later/my task.py"))
+    stages.load_plugin(written(GUIDE + "more = 1\n", "later/my task.py"))
     with pytest.raises(UsageError, match="pass the file as it was"):
         hub.load(run / "model")
     file = run / "model" / "config.json"
-    for wrong in ({"scheme nearby": 1}, {"scheme nearby": {"code": "x"}}, {"x": {}}):
+    for wrong in ({"scheme nearby": 1}, {"scheme nearby": {"cod": "x"}}, {"x": {}}):
         change_json(file, plugins=wrong)
         with pytest.raises(AbcError):
             hub.load(run / "model")
@@ -340,7 +342,7 @@ BROKEN = [
     ("raise SystemExit(0)", "does not import, line 1 (SystemExit: 0)"),
     ("from tasks import Addition", "has no task and no scheme"),
     ("import tasks\ntasks.TASKS['plus'] = 3", "changes TASKS or SCHEMES: leave that out"),
-    (TASK + HALF, "the task half lacks step or solve: write it"),
+    (HALF, "the task half lacks step or solve: write it"),
     (TASK.replace('"again"', '"copy"'), "there is a task copy already"),
     (TASK.replace('name = "again"', "pass"), "has no name of its own"),
     (TASK.replace('"again"', '"../again"'), "'../again' is not a name of a task"),
@@ -403,3 +405,84 @@ def test_the_rule_of_the_guide_is_a_register():
     for a, b in itertools.product(range(27), repeat=2):
         x, y = np.base_repr(a, 3), np.base_repr(b, 3)
         assert int(task.solve(f"{x}-{y}"), 3) == (a - b) % 3 ** max(len(x), len(y))
+
+
+CARETS = """
+from tasks import Arithmetic
+class Carets(Arithmetic):
+    "Sums of digits without a carry."
+    name, operator, count = "carets", "^", 2
+    def __init__(self, base=None):
+        super().__init__(base)
+        INIT
+    def step(self, state, a, b):
+        return 0, (a + b) % self.base
+    def end(self, state):
+        return ()
+"""
+
+
+def test_an_operator_in_no_list_is_named_with_what_to_add(abc):
+    file = written(CARETS.replace("INIT", "pass"))
+    said = abc("train", "carets", "--plugin", file, *FLAGS).error(2)
+    assert said.startswith("the task carets has the operator '^', which is not in its symbols")
+    advice = said.partition("behind super().__init__(base), ")[2]
+    forget()
+    written(CARETS.replace("INIT", advice))
+    assert abc("train", "carets", "--plugin", file, *FLAGS).code == 0
+    assert get_task("carets").solve("12^39") == "41"
+
+
+def test_a_score_bias_needs_no_flag(abc):
+    file = written(
+        "from abc_calib.nn.positions import Scheme\n"
+        "class Quiet(Scheme):\n"
+        "    name = 'quiet'\n"
+        "    def score_bias(self, queries, keys, view):\n"
+        "        return 1 / 0\n"
+    )
+    said = abc("train", "addition", "--scheme", "quiet", "--plugin", file, *FLAGS).error(2)
+    assert "my_task.py, line 5: ZeroDivisionError" in said
+    assert SCHEMES["quiet"].has_score_bias and not Scheme.has_score_bias
+
+
+def test_a_parameter_that_is_never_filled_is_named(abc):
+    file = written(GUIDE.replace("nn.init.zeros_(self.strength)", "pass"))
+    said = abc("train", "addition", "--scheme", "nearby", "--plugin", file, *FLAGS).error(2)
+    assert "strength is never filled: fill it in reset_parameters" in said
+
+
+def test_a_faulty_class_hides_no_other(abc):
+    file = written(TASK + "class Bare(WordTask):\n    name = 'bare'\n    symbols = ('a',)\n")
+    said = abc("tasks", "--plugin", file)
+    assert said.code == 0 and "again" in said.out and "bare" not in said.out
+    assert "warning: plugin my_task.py: the task bare lacks step or solve: write it" in said.err
+    forget()
+    faulty = (
+        TASK.replace("again", "fails").replace("return", "return 1 / 0 or").replace("Again", "F")
+    )
+    said = abc("tasks", "--plugin", written(TASK + faulty))
+    assert said.code == 0 and "fails: ZeroDivisionError: division by zero" in said.out
+    assert "again" in said.out
+
+
+def test_a_comment_locks_no_run_and_code_does(abc, run):
+    commented = "# a remark\n" + GUIDE.replace('"""Each word two', '"""Every word two')
+    file = written(commented, "my task.py")
+    said = abc("predict", "a b", "--plugin", file)
+    assert said.code == 0, said.err
+    forget()
+    written(GUIDE.replace("{word} {word}", "{word}  {word}"), "my task.py")
+    assert "with other code: pass the file as it was" in abc(
+        "predict", "a b", "--plugin", file
+    ).error(2)
+
+
+def test_examples_in_messages_are_accepted():
+    for name in TASKS:
+        task = get_task(name) if name != "cfq" else None
+        for source in ("", "?!") if task else ():
+            with pytest.raises(UsageError) as error:
+                task.parse(source)
+            for example in re.findall(r"(?:as in|such as) '([^']*)'", str(error.value)):
+                task.parse(example)

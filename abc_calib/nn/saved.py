@@ -23,6 +23,7 @@ from abc_calib.errors import AbcError
 from abc_calib.files import check_regular, read_json, write_atomically
 from abc_calib.nn.base import Model
 from abc_calib.nn.tokenizer import tokenizer_files
+from abc_calib.plugins import check_model
 
 CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
 OURS = (CONFIG, GENERATION, WEIGHTS)
@@ -137,6 +138,10 @@ def _check_beside(folder: Path, files: Mapping[str, Any]) -> None:
         expected, missing = json.loads(json.dumps(content)), object()
         if not isinstance(stored, dict):
             raise AbcError(f"{name} is not a table")
+        recorded, here = stored.get("plugins"), expected.get("plugins")
+        if recorded and here and {*recorded} == {*here}:
+            check_model(stored)  # of the same code, in whatever file
+            expected["plugins"] = recorded
         for key in [*expected, *stored]:
             if stored.get(key, missing) != expected.get(key, missing):
                 raise AbcError(f"{name} says another {key} than {folder.parent}/config.json")

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.files import check_regular
 from abc_calib.plugins.registry import KINDS, Kind, in_words, register
 
 MOST_BYTES = 10**6
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+"""What may begin with a docstring."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,16 @@ class Plugin:
         return hashlib.sha256(self.content).hexdigest()
 
 
+def code_hash(content: bytes) -> str:
+    """SHA-256 of the code of a file, without its comments, docstrings and layout."""
+    tree = ast.parse(content)
+    for node in ast.walk(tree):
+        body: Any = getattr(node, "body", None)
+        if isinstance(body, list) and isinstance(node, DOCUMENTED) and ast.get_docstring(node):
+            del body[0]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
 _PLUGINS: dict[str, Plugin] = {}
 """By the name of the module."""
 
@@ -38,8 +53,8 @@ _PLUGINS: dict[str, Plugin] = {}
 def load_plugin(path: Path | str) -> tuple[str, ...]:
     """Execute a Python file and register its tasks and schemes; return their names.
 
-    A class counts if it has a ``name`` of its own. Raises ``UsageError`` if the file does not work,
-    and then nothing is registered.
+    A class counts if it has a ``name`` of its own; a faulty one is left out with a warning. Raises
+    ``UsageError`` if the file does not work or has no other, and then nothing is registered.
     """
     path = Path(path)
     if path.suffix != ".py":
@@ -78,12 +93,17 @@ def load_content(path: Path, content: bytes) -> tuple[str, ...]:
                 f"plugin {path} changes TASKS or SCHEMES: leave that out, "
                 "a class with a name counts"
             )
+        faults = []
         for kind, new in _classes(module):
-            register(kind, new, f"plugin {path}")
+            try:
+                register(kind, new, f"plugin {path}")
+            except UsageError as error:
+                faults.append(error)
         if not (names := tuple(_names_of(module))):
-            raise UsageError(
-                f"plugin {path} has no task and no scheme: give a subclass of Task or Scheme a name"
-            )
+            nothing = "has no task and no scheme: give a subclass of Task or Scheme a name"
+            raise faults[0] if faults else UsageError(f"plugin {path} {nothing}")
+        for fault in faults:
+            warnings.warn(str(fault), AbcWarning, stacklevel=2)
     except BaseException:
         for word, kind in KINDS.items():  # importing schemes may have added theirs
             earlier_classes = before.get(word, kind.classes)

@@ -12,7 +12,7 @@ from typing import Any
 
 from abc_calib.config import Origin, build
 from abc_calib.errors import AbcError, UsageError, shortened
-from abc_calib.plugins.files import blamed, plugin_of, said
+from abc_calib.plugins.files import blamed, code_hash, plugin_of, said
 from abc_calib.plugins.registry import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
 
@@ -32,6 +32,7 @@ def make_task(name: str, **options: Any) -> Task:
             getattr(task, attribute)
         if origin("task", name) is not None:
             _check_symbols(name, task.symbols)
+            _check_operator(name, task)
         return task
     except AbcError:
         raise
@@ -48,6 +49,16 @@ def _check_symbols(name: str, symbols: Sequence[Any]) -> None:
                 f"the task {name} has the symbol {shortened(repr(symbol))}: give words, each once, "
                 f"and none of {' '.join(RESERVED)}"
             )
+
+
+def _check_operator(name: str, task: Task) -> None:
+    operator = getattr(task, "operator", None)
+    if operator and (operator not in task.symbols or operator not in task.delimiters):
+        raise UsageError(
+            f"the task {name} has the operator {operator!r}, which is not in its symbols and "
+            "delimiters: write into __init__, behind super().__init__(base), self.symbols, "
+            f"self.delimiters = (*self.symbols[:self.base], {operator!r}), ({operator!r},)"
+        )
 
 
 @contextmanager
@@ -69,14 +80,16 @@ def origin(word: str, name: str) -> Origin | None:
     if registered is None or is_ours(registered):
         return None
     if (plugin := plugin_of(registered)) is not None:
-        return Origin(file=plugin.path.name, sha256=plugin.sha256)
+        code = code_hash(plugin.content)
+        return Origin(file=plugin.path.name, sha256=plugin.sha256, code=code)
     package = PACKAGES.get(registered, "")
     try:
         path = Path(inspect.getsourcefile(registered) or "")
         content = path.read_bytes()
     except (OSError, TypeError):
         return Origin(sha256=typed_hash(registered), package=package)
-    return Origin(file=path.name, sha256=hashlib.sha256(content).hexdigest(), package=package)
+    digest, code = hashlib.sha256(content).hexdigest(), code_hash(content)
+    return Origin(file=path.name, sha256=digest, package=package, code=code)
 
 
 def typed_hash(registered: type) -> str:
@@ -129,13 +142,14 @@ def check_origins(owner: str, recorded: Mapping[str, Origin]) -> None:
             raise UsageError(f"{owner}'s {label} {_request(then)}")
         find(word, name)
         now = origin(word, name) or Origin(file="this program")
-        if then.sha256 and then.sha256 != now.sha256:
+        is_alike = then.sha256 == now.sha256 or (then.code and then.code == now.code)
+        if then.sha256 and not is_alike:
             raise UsageError(
                 f"{owner}'s {label} comes from {then.file or 'a class in Python'} with the SHA-256 "
                 f"{then.sha256[:12]}…, "
                 f"and it is from {now.file or 'a class in Python'} "
-                f"({now.sha256[:12] + '…' if now.sha256 else 'another one'}) here: pass the file "
-                "as it was, or train again"
+                f"({now.sha256[:12] + '…' if now.sha256 else 'another one'}) here, with other "
+                "code: pass the file as it was, or train again"
             )
 
 

@@ -16,13 +16,11 @@ MOST_STATES, MOST_COLUMNS = 12, 6
 
 def page(certificate: dict[str, Any]) -> str:
     """Fill the template with the fields of a ``Certificate``: Markdown."""
-    from jinja2 import Environment
-
     rule = certificate["rule"] or {}
     row = rule.get("later") or rule.get("first") or {}
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    text = environment.from_string(TEMPLATE.read_text("utf-8")).render(
-        certificate,
+    return filled(
+        TEMPLATE.read_text("utf-8"),
+        **certificate,
         number="{:,}".format,
         size=lambda length: "x".join(map(str, [length] if isinstance(length, int) else length)),
         ours=is_ours(TASKS.get(certificate["task"])),
@@ -36,6 +34,14 @@ def page(certificate: dict[str, Any]) -> str:
             [[k.replace("_", " "), v or "–"] for k, v in certificate["fingerprint"].items()],
         ),
     )
+
+
+def filled(template: str, **values: Any) -> str:
+    """Fill a template of Markdown with values."""
+    from jinja2 import Environment
+
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    text = environment.from_string(template).render(**values)
     return "\n".join(line.rstrip() for line in text.rstrip().split("\n")) + "\n"
 
 

@@ -12,6 +12,7 @@ from abc_calib.nn.saved import OURS
 from abc_calib.nn.tokenizer import tokenizer_files
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import FILE, PAGE, Certificate
+from abc_calib.proof.page import filled
 from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
@@ -19,7 +20,7 @@ from abc_calib.text import as_markdown, grouped
 from tasks.arithmetic import Arithmetic
 from tasks.whole import Whole
 
-TEMPLATE = Path(__file__).with_suffix(".md")
+TEMPLATE = Path(__file__).with_name("card.md.jinja")
 
 
 def card(run: Run | Path | str | None, folder: Path | str) -> Path:
@@ -65,35 +66,17 @@ def _text(run: Run) -> str:
         [row["length"], row["set"], f"{row['accuracy']:g}", f"{row['n']:,}"]
         for row in read_rows(run.path / "eval.csv")
     ]
-    digits = isinstance(run.task, Arithmetic)
-    aligned = digits or isinstance(run.task, Whole)
-    table = as_markdown(["length", "test set", "right, %", "samples"], rows, "rlrr")
-    return TEMPLATE.read_text("utf-8").format(
-        name=f"{config.task} ({config.stage}, seed {config.train.seed})",
-        tag=f", {certificate.outcome}" if certificate else "",
-        task=config.task.replace("_", " "),
-        base=f" in base {config.base}" if config.base else "",
-        length=config.train.length,
+    return filled(
+        TEMPLATE.read_text("utf-8"),
+        config=config,
         unit=run.task.unit,
-        verdict=_verdict(certificate),
+        certificate=certificate,
+        reason=grouped(certificate.reason) if certificate else "",
         source=separator.join(symbols[i] for i in ids[1:-1]),
         output=data.vocabulary.text(output.tolist(), separator),
-        aligned=", numbers of one problem filled with zeros to one width" if aligned else "",
-        order="answers begin with their last digit" if digits else "answers as they are written",
-        commands="\n".join(commands(run)),
-        table=f"\n## Measured\n\n{table}" if rows else "",
-    )
-
-
-def _verdict(certificate: Certificate | None) -> str:
-    if certificate is None:
-        return "It has no certificate: its accuracy was at most measured, not proved."
-    reason = grouped(certificate.reason)
-    if certificate.outcome != "certified":
-        return f"Its certificate says **{certificate.outcome}**: {reason}."
-    return (
-        f"It is **certified for every length**: {reason}, smallest logit margin "
-        f"{certificate.margin}. The certificate is in `{FILE}` and `{PAGE}`. It was "
-        f"{'' if certificate.verified_here else 'not '}verified on the machine where this card was "
-        "written."
+        digits=isinstance(run.task, Arithmetic),
+        aligned=isinstance(run.task, Arithmetic | Whole),
+        commands=commands(run),
+        table=as_markdown(["length", "test set", "right, %", "samples"], rows, "rlrr"),
+        rows=rows,
     )

@@ -39,16 +39,7 @@ FONTS: dict[str, list[str]] = {
     "latex": ["cmr10", "STIXGeneral", "DejaVu Sans"],
 }
 """Families by name; all of them come with matplotlib. The next one has what the first lacks."""
-TICKS = {
-    f"{axis}tick.{name}": value
-    for axis in "xy"
-    for name, value in (
-        ("labelsize", SMALL),
-        ("major.width", 0.5),
-        ("major.size", 2),
-        ("major.pad", 2),
-    )
-}
+TICK = {"labelsize": SMALL, "major.width": 0.5, "major.size": 2, "major.pad": 2}
 STYLE: Any = {
     "font.size": LABEL_SIZE,
     "text.parse_math": False,  # a lone $ is the token that opens a source
@@ -60,7 +51,7 @@ STYLE: Any = {
     "figure.titlesize": TITLE_SIZE,
     "axes.axisbelow": True,
     "axes.linewidth": 0.5,
-    **TICKS,
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICK.items()},
     "pdf.fonttype": 42,  # fonts embedded as TrueType
     "svg.fonttype": "path",
     "svg.hashsalt": "abc-calib",

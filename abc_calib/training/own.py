@@ -36,12 +36,29 @@ def _try(config: RunConfig, data: Data) -> None:
         for row in range(len(batch)):
             _check_rule(data, batch.problems, row, batch.target[row].tolist())
     with torch.random.fork_rng(devices=[]):
-        model = build_model(config.kind, config.model, data, 0)
+        model = _built(config, data)
         loss = model.loss(batch.source, batch.target)
         loss.backward()
         model.eval().decode(batch.source, 2)
     if not torch.isfinite(loss):
         raise UsageError(f"the loss of the first problems is {loss.item()}: mend the scheme")
+
+
+def _built(config: RunConfig, data: Data) -> Any:
+    """The model; ``UsageError`` where a parameter has whatever the memory held."""
+    was = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)  # what torch.empty gives is NaN then
+    try:
+        model = build_model(config.kind, config.model, data, 0)
+    finally:
+        torch.use_deterministic_algorithms(was)
+    for name, weight in model.named_parameters():
+        if not torch.isfinite(weight).all():
+            raise UsageError(
+                f"the parameter {name} is never filled: fill it in reset_parameters, as in "
+                "nn.init.zeros_(self.strength), and call that at the end of __init__"
+            )
+    return model
 
 
 def _check_rule(data: Data, problems: Any, row: int, target: list[int]) -> None:

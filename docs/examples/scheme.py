@@ -10,8 +10,6 @@ from abc_calib.nn.positions import SCHEMES, Scheme
 class Recency(Scheme):
     """Each head prefers what was just written, by a strength that it learns."""
 
-    has_score_bias = True
-
     def __init__(self, shape, options):
         super().__init__(shape, options)
         self.strength = nn.Parameter(torch.empty(shape.heads))

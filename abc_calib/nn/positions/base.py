@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -39,10 +40,19 @@ class Scheme(nn.Module):
     absolute = False
     #: whether it counts columns, by the coordinates that ``embed`` gets, and not positions
     by_columns = False
-    #: whether ``score_bias`` returns anything
+    #: whether ``score_bias`` returns anything: so where a scheme defines it
     has_score_bias = False
-    #: whether ``value_term`` does
+    #: whether ``value_term`` does, likewise
     has_value_term = False
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Note which of both a scheme writes, unless it says so itself."""
+        super().__init_subclass__(**keywords)
+        own = vars(cls)
+        if "score_bias" in own and "has_score_bias" not in own:
+            cls.has_score_bias = True
+        if "value_term" in own and "has_value_term" not in own:
+            cls.has_value_term = True
 
     def __init__(self, shape: Shape, options: Options):
         super().__init__()

@@ -47,7 +47,6 @@ class Alibi(Scheme):
     """
 
     options_type = AlibiOptions
-    has_score_bias = True
 
     def __init__(self, shape: Shape, options: AlibiOptions):
         super().__init__(shape, options)
@@ -105,7 +104,6 @@ class T5(Scheme):
     """
 
     options_type = T5Options
-    has_score_bias = True
 
     def __init__(self, shape: Shape, options: T5Options):
         super().__init__(shape, options)
@@ -144,7 +142,6 @@ class Fire(Scheme):
     """
 
     options_type = FireOptions
-    has_score_bias = True
 
     def __init__(self, shape: Shape, options: FireOptions):
         super().__init__(shape, options)

@@ -66,7 +66,6 @@ class Rpe(Scheme):
     """
 
     options_type = RpeOptions
-    has_score_bias = True
 
     def __init__(self, shape: Shape, options: RpeOptions):
         super().__init__(shape, options)
@@ -108,8 +107,6 @@ class TransformerXL(Scheme):
     ``W``, ``u`` and ``v``, shared by its layers, as ``u`` and ``v`` are in the paper (where each
     layer has its own ``W``). Keys behind a row have negative distances.
     """
-
-    has_score_bias = True
 
     def __init__(self, shape: Shape, options: Options):
         super().__init__(shape, options)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -37,20 +36,20 @@ def write_page(
     runs: Sequence[Run],
     path: Path,
     title: str = "",
-    on_part: Callable[[int, int, str], None] = lambda done, total, part: None,
+    on_run: Callable[[int, int, str], None] = lambda done, total, name: None,
 ) -> Path:
     """Write the page of some runs; ``UsageError`` for none or too many.
 
-    ``on_part`` is called with (runs read, all runs) and what is looked at next.
+    ``on_run`` is called with (runs read, all runs) and the name of the next one.
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise UsageError(f"a page of {len(runs)} runs: name 1 to {MOST_RUNS}")
     make_folder(path.parent)
     labels = names([run.path for run in runs])
-    parts = [
-        collected(run, partial(on_part, number, len(runs))) | {"name": name}
-        for number, (run, name) in enumerate(zip(runs, labels, strict=True))
-    ]
+    parts: list[dict[str, Any]] = []
+    for run, name in zip(runs, labels, strict=True):
+        on_run(len(parts), len(runs), name)
+        parts.append(collected(run) | {"name": name})
     write_text(path, rendered(parts, title))
     return path
 

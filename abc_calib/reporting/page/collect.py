@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from abc_calib.errors import AbcError, UsageError
@@ -24,12 +24,8 @@ KINDS = ("abc_transformer", "abc_decoder")
 SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
 
 
-def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> dict[str, Any]:
-    """Return everything about a run; ``why`` says why the page cannot compute its model.
-
-    ``on_part`` is called with what is looked at next.
-    """
-    on_part("model")
+def collected(run: Run) -> dict[str, Any]:
+    """Return everything about a run; ``why`` says why the page cannot compute its model."""
     before = first_run(run)
     model, config, rule = run.load_model(), run.config, run.task.rule()
     spelling = run.data.spelling()
@@ -39,9 +35,6 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
             weights, why = embedded(model), ""
         except UsageError as error:
             why = str(error)
-    on_part("examples")
-    examples = judged.examples(run, model)
-    on_part("attention")
     heads = heads_of(run)
     return {
         **about(run),
@@ -57,7 +50,7 @@ def collected(run: Run, on_part: Callable[[str], None] = lambda part: None) -> d
         "accuracy": accuracy(run),
         "hard": judged.hard(run),
         "certificate": judged.certificate(run),
-        "examples": examples,
+        "examples": judged.examples(run, model),
         "heads": heads,
         "rests": heads["rests"] if heads else {},
         "spelling": spelling,
