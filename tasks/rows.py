@@ -15,7 +15,7 @@ import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, Size, TaskError
-from tasks.ragged import Ragged, joined_rows
+from tasks.ragged import Ragged, Rng, joined_rows
 from tasks.rules import ROW, Rule, long_multiplication, sums
 
 MOST_TOKENS = 50_000_000
@@ -79,12 +79,7 @@ class RowTask(Arithmetic):
     # Sampling
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: Size,
-        law: str = "balanced",
-        exact: bool = False,
+        self, rng: Rng, n: int, length: Size, law: str = "balanced", exact: bool = False
     ) -> Problems:
         """Problems of at most (``exact``: of exactly) a size.
 
@@ -116,14 +111,14 @@ class RowTask(Arithmetic):
 
     @abstractmethod
     def counts(
-        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
     ) -> tuple[np.ndarray, ...]:
         """Digits of every operand, ``(n,)`` each; 0 for one that a problem does not have."""
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
+    def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         raise NotImplementedError("rows are drawn by sample")
 
-    def families(self, rng: np.random.Generator, n: int, length: Size) -> dict[str, Problems]:
+    def families(self, rng: Rng, n: int, length: Size) -> dict[str, Problems]:
         """Hard operands: all nines, powers, one digit, repeated digits, very different widths."""
         by_family = {"zeros and nines": self.sample(rng, n, length, "carry", exact=True)}
         for name, number in _NUMBERS.items():
@@ -138,11 +133,11 @@ class RowTask(Arithmetic):
         return by_family
 
     @abstractmethod
-    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
         """Problems of whose operands one is much longer than the others."""
 
 
-_NUMBERS: dict[str, Callable[[np.random.Generator, Ragged, int], Any]] = {
+_NUMBERS: dict[str, Callable[[Rng, Ragged, int], Any]] = {
     "all nines": lambda rng, operand, base: base - 1,
     "powers of the base": lambda rng, operand, base: (
         np.arange(operand.width) == operand.lengths[:, None] - 1
@@ -192,13 +187,13 @@ class LongMultiplication(RowTask):
         return number.lstrip("0") or number[-1:]
 
     def counts(
-        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
     ) -> tuple[np.ndarray, ...]:
         if exact:
             return np.full(n, size[0]), np.full(n, size[1])
         return rng.integers(1, size[0] + 1, n), rng.integers(1, size[1] + 1, n)
 
-    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
         turned = np.arange(n) % 2 == 0
         few = np.minimum(rng.integers(1, 3, n), size[0]), np.minimum(rng.integers(1, 3, n), size[1])
         counts = np.where(turned, size[0], few[0]), np.where(turned, few[1], size[1])
@@ -246,7 +241,7 @@ class Sum(RowTask):
         )
 
     def counts(
-        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
     ) -> tuple[np.ndarray, ...]:
         digits, rows = size
         if exact:
@@ -255,7 +250,7 @@ class Sum(RowTask):
         each = (rng.integers(1, digits + 1, n) for _ in range(rows))
         return tuple(np.where(k < how_many, count, 0) for k, count in enumerate(each))
 
-    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
         digits, rows = size
         long = rng.integers(0, rows, n)
         short = [np.minimum(rng.integers(1, 3, n), digits) for _ in range(rows)]

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.ragged import Ragged
+from tasks.ragged import Ragged, Rng
 
 ROW, END = "|", "&"
 """What closes a row of the output, and its last row."""
@@ -258,11 +258,7 @@ class Transducer:
         return [done]
 
     def walks(
-        self,
-        rng: np.random.Generator,
-        lengths: np.ndarray,
-        liked: np.ndarray,
-        symbol: np.ndarray | None = None,
+        self, rng: Rng, lengths: np.ndarray, liked: np.ndarray, symbol: np.ndarray | None = None
     ) -> np.ndarray:
         """Letters ``(n, w)`` of one tape, uniform among those with which a row can still end.
 
