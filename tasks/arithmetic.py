@@ -72,8 +72,8 @@ class Arithmetic(Task):
     def _by_step(self) -> Rule:
         symbols = range(self.base if self.row_operand is not None else 0)
         starts = [self.begin(digit) for digit in symbols] or [self.start]
-        count = self.count - (self.row_operand is not None)
-        first = column_machine(self.base, self.step, self.end, starts, count, symbols)
+        tapes = range(self.count - (self.row_operand is not None))
+        first = column_machine(self.base, self.step, self.end, starts, tapes, symbols)
         return Rule(first, of_row=self.row_operand)
 
     @cached_property

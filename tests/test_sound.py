@@ -305,7 +305,10 @@ def test_rows_that_sources_count_do_not_say_that_others_follow():
             taken(rule=rule.as_dict(), source={"delimiters": [7, 8, 9], "row": 6})
 
 
-PRODUCT, SUM = rules.long_multiplication(2), rules.sums(2)
+PRODUCT, SUM, OTHER = (
+    get_task(name, base=base).rule()
+    for name, base in (("long_multiplication", 2), ("sum", 2), ("sum", 3))
+)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +321,7 @@ PRODUCT, SUM = rules.long_multiplication(2), rules.sums(2)
         (SUM, {"of_row": 0, "listed": False}),
         (SUM, {"first": SUM.later}),
         (SUM, {"later": SUM.first}),
-        (SUM, {"later": rules.sums(3).later}),
+        (SUM, {"later": OTHER.later}),
         (SUM, {"first": replace(SUM.first, lag=-1)}),
     ],
 )
