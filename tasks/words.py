@@ -133,7 +133,8 @@ class WordTask(TokenTask):
         return (COLON,) * (self.in_front + self.operands - 1)
 
     def rule(self) -> Rule | None:
-        return self._rule if type(self).step is not WordTask.step else None
+        reads = type(self).step is not WordTask.step or (self.in_rows and not self.operands)
+        return self._rule if reads else None
 
     @cached_property
     def _rule(self) -> Rule:
