@@ -55,7 +55,7 @@ class Arithmetic(Task):
 
         Operands are read from their last digits on, the shorter ones with zeros before them.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} has neither a step nor an answer of its own")
 
     def end(self, state: Any) -> Sequence[int] | None:
         """What is written before the first column, at most one digit; None: no source ends so."""
@@ -66,21 +66,15 @@ class Arithmetic(Task):
         return self.start
 
     def rule(self) -> Rule | None:
-        return None if type(self).step is Arithmetic.step else self._by_step
+        return None if type(self).step is Arithmetic.step else self._rule
 
     @cached_property
-    def _by_step(self) -> Rule:
+    def _rule(self) -> Rule:
         symbols = range(self.base if self.row_operand is not None else 0)
         starts = [self.begin(digit) for digit in symbols] or [self.start]
         tapes = range(self.count - (self.row_operand is not None))
         first = column_machine(self.base, self.step, self.end, starts, tapes, symbols)
         return Rule(first, of_row=self.row_operand)
-
-    @cached_property
-    def _rule(self) -> Rule:
-        rule = self.rule()
-        assert rule is not None, f"{self.name} has neither a rule nor an answer of its own"
-        return rule
 
     def answer(self, *operands: Ragged) -> Ragged:
         """What the model must write: what the rule writes."""

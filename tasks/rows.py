@@ -194,7 +194,7 @@ class LongMultiplication(RowTask):
         return None if compared == NOT_BELOW else (carry,)
 
     @cached_property
-    def _by_step(self) -> Rule:
+    def _rule(self) -> Rule:
         base, digits, starts = self.base, range(self.base), [*map(self.begin, range(self.base))]
 
         def first_step(state: Any, factor: int) -> Any:
@@ -253,7 +253,7 @@ class Sum(RowTask):
         return divmod(carry + sum(digits), self.base)
 
     @cached_property
-    def _by_step(self) -> Rule:
+    def _rule(self) -> Rule:
         first, later = (_until_over(self.base, self.step, x) for x in ((0,), (ABOVE, 0)))
         return Rule(first, later, listed=True)
 

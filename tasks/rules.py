@@ -36,11 +36,7 @@ MOST_ROWS = 100_000
 
 
 class NoSource(ValueError):
-    """Problems that the rule does not take: ``args[0]`` are their numbers, ``(m,)``."""
-
-
-class Endless(NoSource):
-    """Problems whose output has not ended after ``MOST_ROWS`` rows."""
+    """Problems that the rule does not take, or does not end: ``args[0]`` are their numbers."""
 
 
 @dataclass(frozen=True)
@@ -402,7 +398,7 @@ class Rule:
             if row and not len(live):
                 break
             if row == MOST_ROWS:
-                raise Endless(live)
+                raise NoSource(live)
             by = self.of(row)
             tapes = []
             for tape in by.tapes:
