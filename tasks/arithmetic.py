@@ -14,7 +14,7 @@ import numpy as np
 from tasks import hard
 from tasks.base import Problems, Size, Task, TaskError
 from tasks.machine import column_machine
-from tasks.ragged import Ragged, from_integers, stack, without_zeros
+from tasks.ragged import Ragged, Rng, from_integers, stack, without_zeros
 from tasks.rules import NoSource, Rule
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -55,7 +55,7 @@ class Arithmetic(Task):
 
         Operands are read from their last digits on, the shorter ones with zeros before them.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} has neither a step nor an answer of its own")
 
     def end(self, state: Any) -> Sequence[int] | None:
         """What is written before the first column, at most one digit; None: no source ends so."""
@@ -66,21 +66,15 @@ class Arithmetic(Task):
         return self.start
 
     def rule(self) -> Rule | None:
-        return None if type(self).step is Arithmetic.step else self._by_step
-
-    @cached_property
-    def _by_step(self) -> Rule:
-        symbols = range(self.base if self.row_operand is not None else 0)
-        starts = [self.begin(digit) for digit in symbols] or [self.start]
-        count = self.count - (self.row_operand is not None)
-        first = column_machine(self.base, self.step, self.end, starts, count, symbols)
-        return Rule(first, of_row=self.row_operand)
+        return None if type(self).step is Arithmetic.step else self._rule
 
     @cached_property
     def _rule(self) -> Rule:
-        rule = self.rule()
-        assert rule is not None, f"{self.name} has neither a rule nor an answer of its own"
-        return rule
+        symbols = range(self.base if self.row_operand is not None else 0)
+        starts = [self.begin(digit) for digit in symbols] or [self.start]
+        tapes = range(self.count - (self.row_operand is not None))
+        first = column_machine(self.base, self.step, self.end, starts, tapes, symbols)
+        return Rule(first, of_row=self.row_operand)
 
     def answer(self, *operands: Ragged) -> Ragged:
         """What the model must write: what the rule writes."""
@@ -198,12 +192,7 @@ class Arithmetic(Task):
     # Sampling
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "balanced",
-        exact: bool = False,
+        self, rng: Rng, n: int, length: int, law: str = "balanced", exact: bool = False
     ) -> Problems:
         """Draw problems by one of the laws.
 
@@ -229,9 +218,7 @@ class Arithmetic(Task):
             operands = self._draw(rng, n, length, law, exact)
         return self.problems(*operands)
 
-    def _draw(
-        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> tuple[Ragged, ...]:
+    def _draw(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> tuple[Ragged, ...]:
         counts = self._counts(rng, n, length, exact)
         if law == "carry":
             return self._chains(rng, *counts)
@@ -239,21 +226,19 @@ class Arithmetic(Task):
             return tuple(self._uniform(rng, n, length) for _ in counts)
         return tuple(self._random(rng, count) for count in counts)
 
-    def _counts(
-        self, rng: np.random.Generator, n: int, length: int, exact: bool
-    ) -> tuple[np.ndarray, ...]:
+    def _counts(self, rng: Rng, n: int, length: int, exact: bool) -> tuple[np.ndarray, ...]:
         """Digit counts of every operand, ``(n,)`` each."""
         if exact:
             return (np.full(n, length),) * self.count
         return tuple(rng.integers(1, length + 1, n) for _ in range(self.count))
 
-    def _random(self, rng: np.random.Generator, counts: np.ndarray) -> Ragged:
+    def _random(self, rng: Rng, counts: np.ndarray) -> Ragged:
         """Uniform digits, the first not zero unless it is the only one."""
         width = int(counts.max(initial=1))
         values = rng.integers(0, self.base, (len(counts), width), np.uint8)
         return self._trimmed(rng, values[:, ::-1], counts)
 
-    def _trimmed(self, rng: np.random.Generator, values: np.ndarray, counts: np.ndarray) -> Ragged:
+    def _trimmed(self, rng: Rng, values: np.ndarray, counts: np.ndarray) -> Ragged:
         """``values`` cut to ``counts`` digits, with leading zeros replaced."""
         values[np.arange(values.shape[1]) >= counts[:, None]] = 0
         first = counts - 1
@@ -261,7 +246,7 @@ class Arithmetic(Task):
         values[rows, first[rows]] = rng.integers(1, self.base, len(rows), np.uint8)
         return Ragged(values, counts)
 
-    def _uniform(self, rng: np.random.Generator, n: int, length: int) -> Ragged:
+    def _uniform(self, rng: Rng, n: int, length: int) -> Ragged:
         short = length < self.train_length
         limit = min(self.base**length - 1, UNIFORM_LIMIT) if short else UNIFORM_LIMIT
         numbers = rng.integers(0, limit + 1, n)
@@ -283,11 +268,11 @@ class Arithmetic(Task):
         zeros = ["0"] * (self.count - 1)
         return [(self.operator or "").join([*zeros, digit]) for digit in last]
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
+    def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """Operands with the given digit counts and long carry chains, if a task says how."""
         return tuple(self._random(rng, count) for count in counts)
 
-    def _run(self, rng: np.random.Generator, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _run(self, rng: Rng, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and last-plus-one column, from the right, of a random run; half reach the end."""
         start = np.where(rng.random(len(room)) < 0.5, 0, rng.integers(0, room))
         stop = start + 1 + rng.integers(0, np.maximum(room - start, 1))

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from abc_calib.errors import UsageError
-from tasks.ragged import Ragged, stack
+from tasks.ragged import Ragged, Rng, stack
 from tasks.rules import Rule
 
 
@@ -134,12 +134,7 @@ class Task(ABC):
 
     @abstractmethod
     def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "balanced",
-        exact: bool = False,
+        self, rng: Rng, n: int, length: int, law: str = "balanced", exact: bool = False
     ) -> Rows:
         """Draw ``n`` problems of at most (``exact``: of exactly) ``length`` digits."""
 
@@ -195,11 +190,11 @@ class Task(ABC):
         """Return all problems of at most a length, if there are at most ``most``; else None."""
         return None
 
-    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:
+    def families(self, rng: Rng, n: int, length: int) -> dict[str, Any]:
         """``n`` hard problems of exactly ``length`` of each family, by its name."""
         raise self._no_rule()
 
-    def hard(self, rng: np.random.Generator, n: int, length: int) -> Any:
+    def hard(self, rng: Rng, n: int, length: int) -> Any:
         """``n`` hard problems of exactly ``length``, of all families alike."""
         first, *others = self.families(rng, -(-n // self.kinds), length).values()
         problems = first.joined(*others)
@@ -209,7 +204,7 @@ class Task(ABC):
         """The source of one row as a person writes it, without what only fills it up."""
         return self.write(problems, row)
 
-    def mutated(self, rng: np.random.Generator, parents: Any, n: int) -> Any:
+    def mutated(self, rng: Rng, parents: Any, n: int) -> Any:
         """``n`` changed copies of problems, for the search of hard ones."""
         raise self._no_rule()
 

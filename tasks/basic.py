@@ -8,7 +8,7 @@ import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, TaskError
-from tasks.ragged import Ragged
+from tasks.ragged import Ragged, Rng
 
 
 class Successor(Arithmetic):
@@ -21,7 +21,7 @@ class Successor(Arithmetic):
     def step(self, carry: int, digit: int) -> tuple[int, int]:  # type: ignore[override]
         return divmod(carry + digit, self.base)
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
+    def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         number = self._random(rng, counts[0])
         nines = np.where(rng.random(len(number)) < 0.25, counts[0], rng.integers(0, counts[0] + 1))
         number.values[np.arange(number.width) < nines[:, None]] = self.base - 1
@@ -38,7 +38,7 @@ class Addition(Arithmetic):
     def step(self, carry: int, *digits: int) -> tuple[int, int]:
         return divmod(carry + sum(digits), self.base)
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
+    def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         first, second = (self._random(rng, count) for count in counts)
         width = max(first.width, second.width)
         a, b, column = first.widened(width), second.widened(width), np.arange(width)
@@ -103,20 +103,16 @@ class Multiplication(Arithmetic):
                 f"{source!r}: {self.name} takes a second operand of one digit, as in '123*6'"
             )
 
-    def _counts(
-        self, rng: np.random.Generator, n: int, length: int, exact: bool
-    ) -> tuple[np.ndarray, ...]:
+    def _counts(self, rng: Rng, n: int, length: int, exact: bool) -> tuple[np.ndarray, ...]:
         (count, _) = super()._counts(rng, n, length, exact)
         return count, np.ones(n, int)
 
-    def _draw(
-        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> tuple[Ragged, ...]:
+    def _draw(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> tuple[Ragged, ...]:
         if law == "uniform" and not exact:
             return self._uniform(rng, n, length), self._random(rng, np.ones(n, int))
         return super()._draw(rng, n, length, law, exact)
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
+    def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """Numbers whose product by their factor is a long run of the highest digit, or near it."""
         number, digit = (self._random(rng, count) for count in counts)
         factor = np.maximum(digit.values[:, 0].astype(np.int64), 1)
@@ -157,7 +153,7 @@ class Parity(Arithmetic):
     def read(self, output: str) -> str:
         return output[:1]
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
+    def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         bits = self._random(rng, counts[0])
         start, stop = self._run(rng, counts[0])
         column = np.arange(bits.width)
@@ -208,7 +204,7 @@ class Subtraction(Arithmetic):
         """A digit less zero, which is what it was."""
         return [f"{digit}-0" for digit in DIGITS[: self.base]]
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
+    def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """A borrow that runs through columns of equal digits, or of zeros above the second."""
         longer, shorter = np.maximum(*counts), np.minimum(*counts)
         first, second = self._random(rng, longer), self._random(rng, shorter)
@@ -239,6 +235,6 @@ def _less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a[at] < b[at]
 
 
-def _below(rng: np.random.Generator, digits: np.ndarray) -> np.ndarray:
+def _below(rng: Rng, digits: np.ndarray) -> np.ndarray:
     """Digits that are smaller, where there are any."""
     return (digits * rng.random(digits.shape)[:, ::-1]).astype(np.uint8)

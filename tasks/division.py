@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.ragged import Ragged
+from tasks.ragged import Ragged, Rng
 from tasks.whole import BOTH, CARRIED, DIGITS, Whole, ways
 from tasks.words import COLON, WordTask
 
@@ -194,7 +194,7 @@ class Division(Whole):
             return f"{front} {COLON} {behind}"
         return f"{digits}{self.operator}{behind}".replace(" ", "")
 
-    def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Ragged:
+    def fronts(self, rng: Rng, n: int, low: int, high: int) -> Ragged:
         """In base 10 half of those of several sizes are of words in any order."""
         each = self.by.each
         if each == 1:

@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 
 from tasks.base import Problems
-from tasks.ragged import Ragged, column, stack, without_zeros
+from tasks.ragged import Ragged, Rng, column, stack, without_zeros
 from tasks.rules import Rule, Transducer
 
-Number = Callable[[np.random.Generator, int, int], np.ndarray]
+Number = Callable[[Rng, int, int], np.ndarray]
 """Digits of one number, first digit first, from (generator, length, base)."""
 
 
-def _random(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+def _random(rng: Rng, length: int, base: int) -> np.ndarray:
     digits = rng.integers(0, base, length)
     digits[0] = rng.integers(1, base)
     return digits
 
 
-def _nines_but_one(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+def _nines_but_one(rng: Rng, length: int, base: int) -> np.ndarray:
     digits = np.full(length, base - 1)
     if length > 1:
         digits[rng.integers(1, length)] = rng.integers(0, base - 1)
     return digits
 
 
-def _palindrome(rng: np.random.Generator, length: int, base: int) -> np.ndarray:
+def _palindrome(rng: Rng, length: int, base: int) -> np.ndarray:
     half = _random(rng, (length + 1) // 2, base)
     return np.concatenate([half, half[::-1][length % 2 :]])
 
@@ -50,9 +50,7 @@ NUMBERS: dict[str, Number] = {
 }
 
 
-def _partner(
-    rng: np.random.Generator, turn: int, number: Number, length: int, base: int
-) -> np.ndarray:
+def _partner(rng: Rng, turn: int, number: Number, length: int, base: int) -> np.ndarray:
     """Another long operand for a problem: by turns alike, random, zero, one, short."""
     kind = turn % 5
     if kind == 0:
@@ -64,7 +62,7 @@ def _partner(
     return number(rng, int(np.ceil(length ** rng.random())), base)
 
 
-def families(task: Any, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
+def families(task: Any, rng: Rng, n: int, length: int) -> dict[str, Problems]:
     """``n`` hard problems of exactly ``length`` digits of each family, by its name."""
     by_name = {"carry chains": task.sample(rng, n, length, "carry", exact=True)}
     rule = task.rule()
@@ -86,7 +84,7 @@ def families(task: Any, rng: np.random.Generator, n: int, length: int) -> dict[s
     return by_name
 
 
-def chains(task: Any, rule: Rule, rng: np.random.Generator, n: int, length: int) -> Problems:
+def chains(task: Any, rule: Rule, rng: Rng, n: int, length: int) -> Problems:
     """Problems that carry from one column to another and nowhere else, where that is possible.
 
     Every pair of columns in turn if there are at most ``n`` of them, else random ones. Within a
@@ -169,7 +167,7 @@ def _begin(by: Transducer, state: int) -> int:
     raise AssertionError("every state is reached from a start")
 
 
-def mutated(task: Any, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
+def mutated(task: Any, rng: Rng, parents: Problems, n: int) -> Problems:
     """``n`` changed copies: digits replaced, a run of one digit written, a part moved by one."""
     rows = rng.integers(0, len(parents), n)
     operands = []

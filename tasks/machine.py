@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tasks.base import TaskError
-from tasks.rules import END, NEVER, NO, ROW, Transducer, columns, reduced
-from tasks.rules import NOTHING as NO_DIGIT
+from tasks.rules import END, NO, ROW, Transducer, reduced
 
 Step = Callable[..., tuple[Hashable, str | None] | None]
 """From a state and a word of each tape, None behind its last one: the next state, and what is
@@ -113,17 +113,19 @@ def column_machine(
     step: Callable[..., tuple[Any, int]],
     end: Callable[[Any], Sequence[int] | None],
     starts: Sequence[Any],
-    count: int,
+    tapes: Sequence[int],
     symbols: Sequence[int] = (),
+    above: bool = False,
 ) -> Transducer:
-    """The transducer that ``step`` describes on the digits of ``count`` numbers of one width.
+    """The transducer that ``step`` describes on the digits of numbers of one width.
 
     ``step(state, *digits)``: the next state and the digit that is written. ``end(state)``: the
     digits behind the last column, at most one; None where no source ends. ``starts``: the states
-    before the first column, one for each of ``symbols`` if there are any. ``TaskError`` for what is
-    no digit, and for states without end or order.
+    before the first column, one for each of ``symbols`` if there are any. Not all numbers may begin
+    with a zero, unless they have one column alone; with ``above`` all but the first one.
+    ``TaskError`` for what is no digit, and for states without end or order.
     """
-    letters = [*product(range(base), repeat=count)]
+    letters = [*product(range(base), repeat=len(tapes))]
     moves: dict[Any, list[tuple[Any, int]]] = {}
     for state in (queue := [*dict.fromkeys(starts)]):
         moves[state] = [step(state, *column) for column in letters]
@@ -137,17 +139,50 @@ def column_machine(
         number = {state: i for i, state in enumerate(sorted(moves))}
     except TypeError:
         raise TaskError("its states have no order: give whole numbers, or tuples of them") from None
-    left = [end(state) for state in number]
-    if odd := [x for x in left if x is not None and (len(x) > 1 or not {*x} <= {*range(base)})]:
+    last = [end(state) for state in number]
+    if odd := [x for x in last if x is not None and (len(x) > 1 or not {*x} <= {*range(base)})]:
         raise TaskError(f"an end gives {odd[0]!r}: give a tuple of at most one digit, or None")
-    last = np.array([NEVER if x is None else x[0] if x else NO_DIGIT for x in left])
+    shape = (-1, *(base,) * len(tapes))
     following, written = (
-        np.array([values(move) for state in number for move in moves[state]])
-        for values in (lambda move: number[move[0]], lambda move: move[1])
+        np.reshape([[value(move) for move in moves[state]] for state in number], shape)
+        for value in (lambda move: number[move[0]], lambda move: move[1])
     )
-    shape, begun = (-1, *(base,) * count), [number[state] for state in starts]
-    tables = following.reshape(shape), written.reshape(shape), last
-    return columns(base, *tables, begun, range(count), symbols)
+    leading = np.indices(shape[1:])[above:].any(0)
+
+    def build(zeros: bool) -> Transducer:
+        to, out = _columns(following, written, last, np.logical_or(leading, zeros))
+        begun = tuple(number[state] for state in starts)
+        return reduced(Transducer(base, tuple(tapes), begun, to, out, tuple(symbols)))
+
+    return replace(build(False), lenient=build(True))
+
+
+def _columns(
+    following: np.ndarray, written: np.ndarray, last: Sequence[Any], begins: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The tables of a transducer from those of columns of digits, ``(q, base, ..., base)``.
+
+    ``last``: what is written behind the last column in each state. ``begins``: columns with which
+    numbers may begin.
+    """
+    (q, base, *_), k = following.shape, following.ndim - 1
+    first, ok, zero = (mark * q + np.arange(q) for mark in range(3))
+    carry, done = 3 * q, 3 * q + 1
+    inside: Any = (slice(base),) * k
+    over = (base,) * k
+    after = np.full((3 * q + 2, *(base + 1,) * k), NO)
+    out = np.full_like(after, base + 1)
+    for before in (first, ok, zero):
+        mark = np.where(begins | (before is first), q, 2 * q)
+        after[(before, *inside)] = mark + following
+        out[(before, *inside)] = written
+    for state, digits in zip(ok, last, strict=True):
+        if digits is not None:
+            after[(state, *over)] = carry if digits else done
+            out[(state, *over)] = digits[0] if digits else base
+    after[(carry, *over)], out[(carry, *over)] = done, base
+    after[(done, *over)] = done
+    return after, out
 
 
 def _in_turn(turns: Sequence[int], over: Sequence[bool], column: Sequence[str | None]) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tasks.base import Task, TaskError
 from tasks.pair_files import Texts, read_pairs
-from tasks.ragged import Ragged, from_integers
+from tasks.ragged import Ragged, Rng, from_integers
 from tasks.written import Written, rule_named, squeezed
 
 
@@ -111,23 +111,18 @@ class FilePairs(Task):
         return self.render(task.problems(*digits))
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "balanced",
-        exact: bool = False,
+        self, rng: Rng, n: int, length: int, law: str = "balanced", exact: bool = False
     ) -> Texts:
         return self._rule.texts(self._rule.task.sample(rng, n, length, law, exact))
 
-    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Any]:
+    def families(self, rng: Rng, n: int, length: int) -> dict[str, Any]:
         families = self._rule.task.families(rng, n, length)
         return {name: self._rule.texts(problems) for name, problems in families.items()}
 
-    def hard(self, rng: np.random.Generator, n: int, length: int) -> Texts:
+    def hard(self, rng: Rng, n: int, length: int) -> Texts:
         return self._rule.texts(self._rule.task.hard(rng, n, length))
 
-    def mutated(self, rng: np.random.Generator, parents: Texts, n: int) -> Texts:
+    def mutated(self, rng: Rng, parents: Texts, n: int) -> Texts:
         rule = self._rule
         first, *others = (rule.task.parse(rule.problem(source)) for source in parents.source)
         return rule.texts(rule.task.mutated(rng, first.joined(*others), n))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+Rng = np.random.Generator
+
 
 @dataclass(frozen=True)
 class Ragged:

@@ -47,9 +47,6 @@ class SquareRoot(Whole):
         row above may have been written."""
         return closer == MINUS, word, None, None, 0, 0, 0, BOTH
 
-    def step(self, state: Any, word: Any) -> Any:
-        raise NotImplementedError  # the first row reads nothing
-
     def _column(self, state: Any) -> tuple[str, int]:
         """What is written in a column, and what is carried from it."""
         negative, pair, older, before, column, carry, *_ = state

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
 from tasks.base import Problems, Size, TaskError
-from tasks.ragged import Ragged, joined_rows
-from tasks.rules import ROW, Rule, long_multiplication, sums
+from tasks.machine import column_machine
+from tasks.ragged import Ragged, Rng, joined_rows
+from tasks.rules import ABOVE, NO, ROW, Rule, Transducer, reduced
 
 MOST_TOKENS = 50_000_000
 """Of the outputs of a batch; beyond it a sample is too large to hold."""
@@ -28,10 +31,9 @@ def extent(size: Size) -> tuple[int, int]:
 
 
 class RowTask(Arithmetic):
-    """A rule that is written in rows. An answer holds them from the last row to the first.
+    """A rule that is written in rows: ``12*34`` has the rows ``8 4 0 | 0 4 0``.
 
-    So that it reads as a number does, most significant digit first: ``12*34`` has the rows
-    ``8 4 0 | 0 4 0``, and the answer ``040|048``.
+    Read as a number is, from its first digit on, they are ``040|048``.
     """
 
     notation = "rows"
@@ -79,12 +81,7 @@ class RowTask(Arithmetic):
     # Sampling
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: Size,
-        law: str = "balanced",
-        exact: bool = False,
+        self, rng: Rng, n: int, length: Size, law: str = "balanced", exact: bool = False
     ) -> Problems:
         """Problems of at most (``exact``: of exactly) a size.
 
@@ -116,14 +113,11 @@ class RowTask(Arithmetic):
 
     @abstractmethod
     def counts(
-        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
     ) -> tuple[np.ndarray, ...]:
         """Digits of every operand, ``(n,)`` each; 0 for one that a problem does not have."""
 
-    def _chains(self, rng: np.random.Generator, *counts: np.ndarray) -> tuple[Ragged, ...]:
-        raise NotImplementedError("rows are drawn by sample")
-
-    def families(self, rng: np.random.Generator, n: int, length: Size) -> dict[str, Problems]:
+    def families(self, rng: Rng, n: int, length: Size) -> dict[str, Problems]:
         """Hard operands: all nines, powers, one digit, repeated digits, very different widths."""
         by_family = {"zeros and nines": self.sample(rng, n, length, "carry", exact=True)}
         for name, number in _NUMBERS.items():
@@ -138,11 +132,11 @@ class RowTask(Arithmetic):
         return by_family
 
     @abstractmethod
-    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
         """Problems of whose operands one is much longer than the others."""
 
 
-_NUMBERS: dict[str, Callable[[np.random.Generator, Ragged, int], Any]] = {
+_NUMBERS: dict[str, Callable[[Rng, Ragged, int], Any]] = {
     "all nines": lambda rng, operand, base: base - 1,
     "powers of the base": lambda rng, operand, base: (
         np.arange(operand.width) == operand.lengths[:, None] - 1
@@ -175,8 +169,40 @@ class LongMultiplication(RowTask):
     def widths(self, length: Size) -> tuple[int, ...]:
         return extent(length)
 
-    def rule(self) -> Rule:
-        return long_multiplication(self.base)
+    row_operand = 1
+
+    def begin(self, digit: int) -> tuple[int, int, int]:
+        """The state: the row's digit, a carry, and how the row above compares with the operand.
+
+        A row ``s`` of an operand ``a`` is below ``b a``, since ``s < a + (b-1) a`` where the one
+        above is; so the row above without its last digit is below ``a``, unless both are 0.
+        """
+        return digit, 0, NULL
+
+    def step(self, state: Any, above: int, factor: int) -> Any:  # type: ignore[override]
+        digit, carry, compared = state
+        carry, written = divmod(above + digit * factor + carry, self.base)
+        if above != factor:
+            compared = BELOW if above < factor else NOT_BELOW
+        elif compared == NULL and above:
+            compared = NOT_BELOW
+        return (digit, carry, compared), written
+
+    def end(self, state: Any) -> tuple[int, ...] | None:
+        """The carry, also a 0; it is below the base: ``(b-1) + (b-1)^2 + (b-1) < b^2``."""
+        _, carry, compared = state
+        return None if compared == NOT_BELOW else (carry,)
+
+    @cached_property
+    def _rule(self) -> Rule:
+        base, digits, starts = self.base, range(self.base), [*map(self.begin, range(self.base))]
+
+        def first_step(state: Any, factor: int) -> Any:
+            return self.step(state, 0, factor)  # zeros stand for what is above the first row
+
+        first = column_machine(base, first_step, self.end, starts, (0,), digits)
+        later = column_machine(base, self.step, self.end, starts, (ABOVE, 0), digits, above=True)
+        return Rule(first, _with_empty_row(later), shift=1, of_row=1, past=True)
 
     def tokens(self, size: Size) -> int:
         digits, rows = extent(size)
@@ -192,13 +218,13 @@ class LongMultiplication(RowTask):
         return number.lstrip("0") or number[-1:]
 
     def counts(
-        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
     ) -> tuple[np.ndarray, ...]:
         if exact:
             return np.full(n, size[0]), np.full(n, size[1])
         return rng.integers(1, size[0] + 1, n), rng.integers(1, size[1] + 1, n)
 
-    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
         turned = np.arange(n) % 2 == 0
         few = np.minimum(rng.integers(1, 3, n), size[0]), np.minimum(rng.integers(1, 3, n), size[1])
         counts = np.where(turned, size[0], few[0]), np.where(turned, few[1], size[1])
@@ -223,8 +249,13 @@ class Sum(RowTask):
         digits, rows = extent(length)
         return (digits,) * rows
 
-    def rule(self) -> Rule:
-        return sums(self.base)
+    def step(self, carry: int, *digits: int) -> tuple[int, int]:
+        return divmod(carry + sum(digits), self.base)
+
+    @cached_property
+    def _rule(self) -> Rule:
+        first, later = (_until_over(self.base, self.step, x) for x in ((0,), (ABOVE, 0)))
+        return Rule(first, later, listed=True)
 
     def tokens(self, size: Size) -> int:
         digits, rows = extent(size)
@@ -240,13 +271,11 @@ class Sum(RowTask):
 
     @property
     def usage(self) -> str:
-        digits = DIGITS[1 : min(self.base, 4)]
-        return (
-            f"numbers of digits 0-{DIGITS[self.base - 1]} with + between, as in '{digits}+{digits}'"
-        )
+        digits, last = DIGITS[1 : min(self.base, 4)], DIGITS[self.base - 1]
+        return f"numbers of digits 0-{last} with + between, as in '{digits}+{digits}'"
 
     def counts(
-        self, rng: np.random.Generator, n: int, size: tuple[int, int], exact: bool
+        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
     ) -> tuple[np.ndarray, ...]:
         digits, rows = size
         if exact:
@@ -255,7 +284,7 @@ class Sum(RowTask):
         each = (rng.integers(1, digits + 1, n) for _ in range(rows))
         return tuple(np.where(k < how_many, count, 0) for k, count in enumerate(each))
 
-    def lopsided(self, rng: np.random.Generator, n: int, size: tuple[int, int]) -> Problems:
+    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
         digits, rows = size
         long = rng.integers(0, rows, n)
         short = [np.minimum(rng.integers(1, 3, n), digits) for _ in range(rows)]
@@ -264,3 +293,66 @@ class Sum(RowTask):
 
     def smallest(self) -> list[str]:
         return ["0", *(f"0+{digit}" for digit in DIGITS[: self.base])]
+
+
+# Their rules
+
+NULL, BELOW, NOT_BELOW = 0, 1, 2
+"""Of two numbers, as far as they were read: both are 0, the first is below the other, or not."""
+
+
+def _with_empty_row(later: Transducer) -> Transducer:
+    """And a row without a symbol, which closes at once, and the output with it."""
+    base, count = later.base, later.states
+    letters = np.indices(later.next.shape[1:])
+    alike = (letters < base).all(0) | (letters == base).all(0)  # tapes end together
+    empty = np.where(alike, [[[count + 1]], [[count + 1]]], NO)
+    written = np.where(alike, [[[base + 3]], [[base + 1]]], base + 1)
+    return replace(
+        later,
+        start=(*later.start, count),
+        symbols=(*later.symbols, base),
+        next=np.concatenate([later.next, empty]),
+        written=np.concatenate([later.written, written]),
+        lenient=later.lenient and _with_empty_row(later.lenient),
+    )
+
+
+UNREAD, ZERO, DIGIT, LEADING, OVER = range(5)
+"""Of a number, as far as it was read: a 0 alone, up to a digit that is not 0, or to one that is."""
+
+
+def _read(state: int, symbol: int, base: int) -> int:
+    """The state after one digit more, or ``base``, its end; numbers do not begin with a 0."""
+    if symbol == base:
+        return OVER if state in (ZERO, DIGIT, OVER) else NO
+    if state == OVER:
+        return NO
+    return DIGIT if symbol else (LEADING if state else ZERO)
+
+
+def _until_over(
+    base: int, step: Callable[..., tuple[int, int]], tapes: tuple[int, ...]
+) -> Transducer:
+    """What ``step`` makes of numbers of any widths, closed where all are over and none is carried.
+
+    A carry is smaller than there are numbers.
+    """
+    count = len(tapes)
+    shape = (count, *(OVER + 1,) * count)
+    done = int(np.prod(shape))
+    following = np.full((done + 1, *(base + 1,) * count), NO)
+    written = np.full_like(following, base + 1)
+    for state, (carry, *read) in enumerate(np.ndindex(shape)):
+        for column in np.ndindex(following.shape[1:]):
+            after = [_read(phase, symbol, base) for phase, symbol in zip(read, column, strict=True)]
+            if min(after) == NO:
+                continue
+            carried, digit = step(carry, *(symbol for symbol in column if symbol < base))
+            over = min(column) == base and not carry
+            written[state, *column] = base if over else digit
+            following[state, *column] = (
+                done if over else np.ravel_multi_index((carried, *after), shape)
+            )
+    following[(done, *(base,) * count)] = done
+    return reduced(Transducer(base, tapes, (0,), following, written))

@@ -16,12 +16,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from tasks.ragged import Ragged
+from tasks.ragged import Ragged, Rng
 
 ROW, END = "|", "&"
 """What closes a row of the output, and its last row."""
@@ -33,16 +33,10 @@ LONG = 4096
 """Columns from which on few problems are run in blocks."""
 MOST_ROWS = 100_000
 """Of an output that says itself where it ends."""
-NOTHING, NEVER = -1, -2
-"""For ``columns``: no symbol more after the last column; no source ends in this state."""
 
 
 class NoSource(ValueError):
-    """Problems that the rule does not take: ``args[0]`` are their numbers, ``(m,)``."""
-
-
-class Endless(NoSource):
-    """Problems whose output has not ended after ``MOST_ROWS`` rows."""
+    """Problems that the rule does not take, or does not end: ``args[0]`` are their numbers."""
 
 
 @dataclass(frozen=True)
@@ -258,11 +252,7 @@ class Transducer:
         return [done]
 
     def walks(
-        self,
-        rng: np.random.Generator,
-        lengths: np.ndarray,
-        liked: np.ndarray,
-        symbol: np.ndarray | None = None,
+        self, rng: Rng, lengths: np.ndarray, liked: np.ndarray, symbol: np.ndarray | None = None
     ) -> np.ndarray:
         """Letters ``(n, w)`` of one tape, uniform among those with which a row can still end.
 
@@ -408,7 +398,7 @@ class Rule:
             if row and not len(live):
                 break
             if row == MOST_ROWS:
-                raise Endless(live)
+                raise NoSource(live)
             by = self.of(row)
             tapes = []
             for tape in by.tapes:
@@ -435,52 +425,6 @@ class Rule:
             rows.append(Ragged(padded, np.full(len(count), -1)))
             rows[-1].lengths[live] = written.lengths
         return rows
-
-
-# Making transducers
-
-
-def columns(
-    base: int,
-    following: np.ndarray,
-    written: np.ndarray,
-    last: np.ndarray,
-    start: Sequence[int],
-    tapes: Sequence[int] = (0,),
-    symbols: Sequence[int] = (),
-    leading: Sequence[int] | None = None,
-) -> Transducer:
-    """A transducer whose tapes all have one width, of at least one column.
-
-    ``following`` and ``written``, ``(q, base, ..., base)``: the state after a column of digits, and
-    the digit written there. ``last (q,)``: what is written after the last column, a digit,
-    ``NOTHING`` or ``NEVER``. Of the axes ``leading`` (default: all) not all may begin with a zero,
-    unless they have one column alone.
-    """
-    q, k = len(following), following.ndim - 1
-    first, ok, zero = (mark * q + np.arange(q) for mark in range(3))
-    carry, done = 3 * q, 3 * q + 1
-    nonzero = np.indices((base,) * k)[list(leading if leading is not None else range(k))].any(0)
-    inside: Any = (slice(base),) * k
-    over = (base,) * k
-    ends = last != NEVER
-
-    def build(zeros: bool) -> Transducer:
-        """``zeros``: may numbers begin with them?"""
-        after = np.full((3 * q + 2, *(base + 1,) * k), NO)
-        out = np.full_like(after, base + 1)
-        for before in (first, ok, zero):
-            mark = np.where(nonzero | zeros | (before is first), q, 2 * q)
-            after[(before, *inside)] = mark + following
-            out[(before, *inside)] = written
-        after[(ok[ends], *over)] = np.where(last[ends] == NOTHING, done, carry)
-        out[(ok[ends], *over)] = np.where(last[ends] == NOTHING, base, last[ends])
-        after[(carry, *over)], out[(carry, *over)] = done, base
-        after[(done, *over)] = done
-        starts = tuple(map(int, start))
-        return reduced(Transducer(base, tuple(tapes), starts, after, out, tuple(symbols)))
-
-    return replace(build(False), lenient=build(True))
 
 
 def reduced(machine: Transducer) -> Transducer:
@@ -522,92 +466,3 @@ def reduced(machine: Transducer) -> Transducer:
     )
     about: dict[str, Any] = {"start": begun, "symbols": symbols, "openers": openers}
     return replace(machine, next=after, written=written[rows], **about)
-
-
-NULL, BELOW, NOT_BELOW = 0, 1, 2
-"""Of two numbers, as far as they were read: both are 0, the first is below the other, or not."""
-
-
-@cache
-def long_multiplication(base: int) -> Rule:
-    """A state is the row's digit, a carry, and how the row above compares with the operand.
-
-    The last carry is written, also a 0; it is below the base: ``(b-1) + (b-1)^2 + (b-1) < b^2``.
-    Row ``s`` of an operand ``a`` is below ``b a``, since ``s < a + (b-1) a`` where the one above
-    is; so the row above without its last digit is below ``a``, unless both are 0.
-    """
-    digit, carry, compared, above, factor = np.ogrid[:base, :base, :3, :base, :base]
-    total = above + digit * factor + carry
-    equal = np.where((above == 0) & (compared == NULL), NULL, NOT_BELOW)
-    order = np.where(above < factor, BELOW, np.where(above > factor, NOT_BELOW, compared))
-    order = np.where((above == factor) & (compared == NULL), equal, order)
-    states = 3 * base * base
-    shape = (base, base, 3, base, base)
-    following = np.broadcast_to((digit * base + total // base) * 3 + order, shape)
-    written = np.broadcast_to(total % base, shape)
-    following, written = (x.reshape(states, base, base) for x in (following, written))
-    _, rest = np.divmod(np.arange(states), 3 * base)
-    carries, ends = np.divmod(rest, 3)
-    last = np.where(ends == NOT_BELOW, NEVER, carries)
-    row: dict[str, Any] = {"start": range(0, states, 3 * base), "symbols": range(base)}
-    later = columns(base, following, written, last, tapes=(ABOVE, 0), leading=(1,), **row)
-    # nothing is above the first row, where zeros stand for it
-    first = columns(base, following[:, 0], written[:, 0], last, **row)
-    return Rule(first, _with_empty_row(later), shift=1, of_row=1, past=True)
-
-
-def _with_empty_row(later: Transducer) -> Transducer:
-    """And a row without a symbol, which closes at once, and the output with it."""
-    base, count = later.base, later.states
-    letters = np.indices(later.next.shape[1:])
-    alike = (letters < base).all(0) | (letters == base).all(0)  # tapes end together
-    empty = np.where(alike, [[[count + 1]], [[count + 1]]], NO)
-    written = np.where(alike, [[[base + 3]], [[base + 1]]], base + 1)
-    return replace(
-        later,
-        start=(*later.start, count),
-        symbols=(*later.symbols, base),
-        next=np.concatenate([later.next, empty]),
-        written=np.concatenate([later.written, written]),
-        lenient=later.lenient and _with_empty_row(later.lenient),
-    )
-
-
-UNREAD, ZERO, DIGIT, LEADING, OVER = range(5)
-"""Of a number, as far as it was read: a 0 alone, up to a digit that is not 0, or to one that is."""
-
-
-def _read(state: int, symbol: int, base: int) -> int:
-    """The state after one digit more, or ``base``, its end; numbers do not begin with a 0."""
-    if symbol == base:
-        return OVER if state in (ZERO, DIGIT, OVER) else NO
-    if state == OVER:
-        return NO
-    return DIGIT if symbol else (LEADING if state else ZERO)
-
-
-def _closing(base: int, carries: int, tapes: tuple[int, ...]) -> Transducer:
-    """The sum of numbers of any widths, which closes where all are over and nothing is carried."""
-    count = len(tapes)
-    shape = (carries, *(OVER + 1,) * count)
-    done = int(np.prod(shape))
-    following = np.full((done + 1, *(base + 1,) * count), NO)
-    written = np.full_like(following, base + 1)
-    for state, (carry, *read) in enumerate(np.ndindex(shape)):
-        for column in np.ndindex(following.shape[1:]):
-            after = [_read(phase, symbol, base) for phase, symbol in zip(read, column, strict=True)]
-            total = carry + sum(symbol for symbol in column if symbol < base)
-            if min(after) == NO or total // base >= carries:
-                continue
-            over = min(column) == base and not carry
-            written[state, *column] = base if over else total % base
-            reached = np.ravel_multi_index((total // base, *after), shape)
-            following[state, *column] = done if over else reached
-    following[(done, *(base,) * count)] = done
-    return reduced(Transducer(base, tapes, (0,), following, written))
-
-
-@cache
-def sums(base: int) -> Rule:
-    """A row is the row above and its operand; the first one is its operand."""
-    return Rule(_closing(base, 1, (0,)), _closing(base, 2, (ABOVE, 0)), listed=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.arithmetic import DIGITS
 from tasks.base import TaskError
 from tasks.rules import END, ROW
-from tasks.whole import DIGITS, Whole
+from tasks.whole import Whole
 from tasks.words import WordTask
 
 
@@ -29,14 +30,11 @@ class Sort(WordTask):
         self.base = 10 if base is None else base
         if not 2 <= self.base <= 36:
             raise TaskError(f"an alphabet of {base} symbols is not possible: choose 2 to 36")
-        self.symbols = self.row_words = tuple("0123456789abcdefghijklmnopqrstuvwxyz"[: self.base])
+        self.symbols = self.row_words = tuple(DIGITS[: self.base])
 
     def begin(self, word: str | None, closer: str | None) -> Any:
         """The state: the row's symbol, and the symbol before in the row above."""
         return word, None
-
-    def step(self, state: Any, word: Any) -> Any:
-        raise NotImplementedError  # the first row reads nothing
 
     def end(self, state: Any) -> Any:
         word, before = state

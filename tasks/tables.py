@@ -23,7 +23,7 @@ def table_rows(table: str, columns: Sequence[str], read: int = 2) -> list[list[s
     rows = _cells(table)
     if not rows or tuple(rows[0]) != tuple(columns):
         raise TaskError(f"a table begins with the line {','.join(columns)}")
-    keys = set[tuple[str, ...]]()
+    keys: dict[tuple[str, ...], None] = {}
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(columns) or not all(row) or any(len(cell.split()) > 1 for cell in row):
             raise TaskError(
@@ -31,7 +31,7 @@ def table_rows(table: str, columns: Sequence[str], read: int = 2) -> list[list[s
             )
         if (key := tuple(row[:read])) in keys:
             raise TaskError(f"the table has two entries for {_named(columns, key)}")
-        keys.add(key)
+        keys[key] = None
     if not keys:
         raise TaskError("the table has no entries")
     for key in product(*(dict.fromkeys(words) for words in zip(*keys, strict=True))):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tasks.base import Problems, Task, TaskError
-from tasks.ragged import Ragged, from_flat
+from tasks.ragged import Ragged, Rng, from_flat
 
 EOS = "<eos>"
 """A token that some published sources end with; a target is closed by the model's own end."""
@@ -41,18 +41,13 @@ class TokenTask(Task):
     closes_source: bool = False
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "uniform",
-        exact: bool = False,
+        self, rng: Rng, n: int, length: int, law: str = "uniform", exact: bool = False
     ) -> Problems:
         """Draw ``n`` pairs of lengths from ``shortest`` (``exact``: all) to ``length``."""
         self.check(length, law, self.least)
         return self.sample_between(rng, n, length if exact else min(self.shortest, length), length)
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
+    def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
         """Draw ``n`` pairs of lengths from ``low`` to ``high``, both possible."""
         raise NotImplementedError
 
@@ -64,9 +59,7 @@ class TokenTask(Task):
     def training_set(self, length: int) -> Problems:
         """Everything that a model trains on, up to ``length``."""
 
-    def fresh(
-        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> Problems | None:
+    def fresh(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> Problems | None:
         """``n`` training problems that are drawn now; None where the training set is fixed."""
         return None
 

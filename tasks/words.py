@@ -12,7 +12,7 @@ import numpy as np
 
 from tasks.base import Problems, TaskError
 from tasks.machine import Step, machine
-from tasks.ragged import Ragged, column, from_flat, join, joined_rows
+from tasks.ragged import Ragged, Rng, column, from_flat, join, joined_rows
 from tasks.rules import ABOVE, NO, ROW, NoSource, Rule
 from tasks.tokens import TokenTask
 
@@ -133,7 +133,8 @@ class WordTask(TokenTask):
         return (COLON,) * (self.in_front + self.operands - 1)
 
     def rule(self) -> Rule | None:
-        return self._rule if type(self).step is not WordTask.step else None
+        reads = type(self).step is not WordTask.step or (self.in_rows and not self.operands)
+        return self._rule if reads else None
 
     @cached_property
     def _rule(self) -> Rule:
@@ -355,12 +356,7 @@ class WordTask(TokenTask):
     # Data
 
     def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        length: int,
-        law: str = "uniform",
-        exact: bool = False,
+        self, rng: Rng, n: int, length: int, law: str = "uniform", exact: bool = False
     ) -> Problems:
         """``uniform``: words uniform among those that the rule takes.
 
@@ -383,7 +379,7 @@ class WordTask(TokenTask):
         chosen = np.random.default_rng(DATA_SEED).permutation(inputs)[:FEW_SYMBOLS]
         return np.isin(np.arange(self._rule.base), chosen)
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
+    def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
         if self.rule() is not None:
             return self.walked(rng, n, low, high, np.ones((n, self._rule.base), bool))
         lengths = rng.integers(low, high + 1, n)
@@ -392,9 +388,7 @@ class WordTask(TokenTask):
         answers = [self.solve(self.text(source.row(i))).split() for i in range(n)]
         return Problems.of(source, self.tokens(answers))
 
-    def walked(
-        self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
-    ) -> Problems:
+    def walked(self, rng: Rng, n: int, low: int, high: int, liked: np.ndarray) -> Problems:
         """``n`` sources of words uniform among those that the rule takes: see ``Transducer.walks``.
 
         Where none has ``low`` to ``high`` words, the longest below.
@@ -407,14 +401,12 @@ class WordTask(TokenTask):
             pairs = pairs.joined(self._walked(rng, n, low, high, liked))
         return pairs.take(np.arange(min(n, len(pairs))))
 
-    def fronts(self, rng: np.random.Generator, n: int, low: int, high: int) -> Ragged:
+    def fronts(self, rng: Rng, n: int, low: int, high: int) -> Ragged:
         """The letters in front of ``n`` sources, drawn at random."""
         rows = rng.integers(low, high + 1, n)
         return Ragged(self._fronts[rng.integers(0, len(self._fronts), (n, high))], rows)
 
-    def _walked(
-        self, rng: np.random.Generator, n: int, low: int, high: int, liked: np.ndarray
-    ) -> Problems:
+    def _walked(self, rng: Rng, n: int, low: int, high: int, liked: np.ndarray) -> Problems:
         """At most ``n`` of them: those that are drawn and are no sources are left out."""
         by, front = self._rule.first, list[Ragged]()
         if self.in_front:
@@ -443,9 +435,7 @@ class WordTask(TokenTask):
         _, first = np.unique(inside, axis=0, return_index=True)
         return drawn.take(np.sort(first)[:n])
 
-    def fresh(
-        self, rng: np.random.Generator, n: int, length: int, law: str, exact: bool
-    ) -> Problems | None:
+    def fresh(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> Problems | None:
         if not self.redrawn:
             return None
         drawn = self.sample(rng, n + n // 4 + 8, length, law, exact)
@@ -477,7 +467,7 @@ class WordTask(TokenTask):
 
     # Hard problems: few different words, of which rare states need runs
 
-    def families(self, rng: np.random.Generator, n: int, length: int) -> dict[str, Problems]:
+    def families(self, rng: Rng, n: int, length: int) -> dict[str, Problems]:
         if self.rule() is None:
             return super().families(rng, n, length)
         families, names = {}, ("one word, or as few as go", "two words", "three words")
@@ -489,7 +479,7 @@ class WordTask(TokenTask):
             families[name] = self.walked(rng, n, length, length, liked)
         return families
 
-    def mutated(self, rng: np.random.Generator, parents: Problems, n: int) -> Problems:
+    def mutated(self, rng: Rng, parents: Problems, n: int) -> Problems:
         *ticks, tape = self.texts(parents.take(rng.integers(0, len(parents), 4 * n)))
         values, lengths = tape.values.copy(), tape.lengths
         for _ in range(2):

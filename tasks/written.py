@@ -79,16 +79,6 @@ class Written:
         return not self.ways.isdisjoint(("backwards", "columns", "backwards-zeros"))
 
     @property
-    def reversed(self) -> bool:
-        """Are operands written from their last digit on?"""
-        return "reversed" in self.ways
-
-    @property
-    def padded(self) -> bool:
-        """Are operands filled up to one width?"""
-        return "padded" in self.ways
-
-    @property
     def name(self) -> str:
         """``addition backwards padded``: what ``rule_named`` reads."""
         return " ".join((self.task.name, *(way for way in WAYS if way in self.ways)))
@@ -102,7 +92,7 @@ class Written:
     def _numbers(self, text: str) -> list[str]:
         """The operands of a source of the task, from their first digit to their last, or back."""
         numbers = text.split(self.task.operator) if self.task.operator else [text]
-        return [number[::-1] for number in numbers] if self.reversed else numbers
+        return [number[::-1] for number in numbers] if "reversed" in self.ways else numbers
 
     def problem(self, source: str) -> str:
         """What a source asks, as a person writes it."""
@@ -137,7 +127,7 @@ class Written:
     def texts(self, problems: Any) -> Texts:
         """Problems of the rule's own task as pairs."""
         write = self.task.plain
-        if self.padded:
+        if "padded" in self.ways:
             write, operands = self.task.write, self.task.padded(problems.operands)
             problems = self.task.problems(*operands)
         rows = range(len(problems))

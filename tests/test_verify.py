@@ -543,11 +543,12 @@ class Misread(Addition):
 class Fickle(Addition):
     """Whose rule is another one from the second time on."""
 
-    def rule(self):
-        found = super().rule()
-        written = found.first.written.copy()
-        written[0, 1, 1] -= "_rule" in vars(self)
-        return replace(found, first=replace(found.first, written=written, lenient=None))
+    times = 0
+
+    def step(self, carry, *digits):
+        self.times += 1
+        after, digit = super().step(carry, *digits)
+        return after, (digit + (self.times > 200)) % 10
 
 
 def followed(task: Any) -> Any:
@@ -560,7 +561,7 @@ def followed(task: Any) -> Any:
 
 
 def test_answers_of_its_own_get_no_certificate():
-    refusals = {Own: "overrides answer", Misread: "overrides tapes", Fickle: "not the same"}
+    refusals = {Own: "overrides answer", Misread: "overrides tapes", Fickle: "overrides _rule"}
     for kind, refusal in refusals.items():
         task = kind()
         assert task.solve("1+1") == "2"

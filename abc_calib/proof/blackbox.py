@@ -55,11 +55,11 @@ def setup_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> S
     if written is None or written.task.rule() is None:
         raise Unbounded("its pairs follow no rule on columns of digits")
     rule = written.task.rule()
-    if len(rule.first.tapes) > 1 and not written.padded:
+    if len(rule.first.tapes) > 1 and "padded" not in written.ways:
         raise Unbounded("its pairs write numbers of several widths in one source: pad them")
     if not written.backwards:
         raise Unbounded("its answers begin with their first digit, and the rule with their last")
-    if written.reversed:
+    if "reversed" in written.ways:
         raise Unbounded("its operands begin with their last digit, and windows with their first")
     if written.filled or written.target.behind.strip():
         raise Unbounded("its answers hold more than the rule writes: zeros that fill, or a sign")

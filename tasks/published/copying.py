@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tasks.base import Problems, TaskError
-from tasks.ragged import Ragged, from_flat
+from tasks.ragged import Ragged, Rng, from_flat
 from tasks.tokens import EOS, TokenTask
 from tasks.words import SMALL, WordTask
 
@@ -56,14 +56,14 @@ class Copying(WordTask):
             for _ in range(REPEATS[int(word)] if self.repeats else 1)
         ]
 
-    def pairs(self, rng: np.random.Generator, drawn: Ragged) -> Problems:
+    def pairs(self, rng: Rng, drawn: Ragged) -> Problems:
         """Sources and targets for the digits that were drawn."""
         other = drawn.reversed() if self.backward else drawn
         if self.repeats == "source":
             return Problems.of(repeated(other), drawn)
         return Problems.of(drawn, repeated(other) if self.repeats else other)
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
+    def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
         lengths = rng.integers(low, high + 1, n)
         digits = rng.integers(0, 10, int(lengths.sum()), np.int16)
         return self.pairs(rng, from_flat(digits, lengths))
@@ -149,7 +149,7 @@ class DeDupe(Copying):
     closes_source = True
     usage = f"digits in runs, as in '0 0 0 5 {EOS}'"
 
-    def pairs(self, rng: np.random.Generator, drawn: Ragged) -> Problems:
+    def pairs(self, rng: Rng, drawn: Ragged) -> Problems:
         times = np.where(drawn.inside, rng.choice(RUNS, drawn.values.shape), 0)
         source = from_flat(np.repeat(drawn.flat, times[drawn.inside]), times.sum(1))
         new = drawn.inside.copy()
@@ -173,7 +173,7 @@ class PosRetrieve(Copying):
 
     gold_attention = TokenTask.gold_attention
 
-    def pairs(self, rng: np.random.Generator, drawn: Ragged) -> Problems:
+    def pairs(self, rng: Rng, drawn: Ragged) -> Problems:
         targets = [self.solve(self.text(drawn.row(i))).split() for i in range(len(drawn))]
         return Problems.of(drawn, self.tokens(targets))
 

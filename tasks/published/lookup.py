@@ -17,7 +17,7 @@ import numpy as np
 
 from tasks.base import Problems, TaskError
 from tasks.published.lookup_sets import COMPOSING, Chains, LookupSets
-from tasks.ragged import Ragged, column, from_flat, join
+from tasks.ragged import Ragged, Rng, column, from_flat, join
 from tasks.words import WordTask
 
 STRINGS = tuple(f"{number:03b}" for number in range(8))
@@ -110,7 +110,7 @@ class Lookup(WordTask):
 
     # In bulk
 
-    def pairs(self, chains: Chains, rng: np.random.Generator) -> Problems:
+    def pairs(self, chains: Chains, rng: Rng) -> Problems:
         """Sources and targets of ``chains``."""
         values, applied = [chains.source.values[:, 0]], chains.answer
         for tables in applied.values.T:
@@ -119,19 +119,19 @@ class Lookup(WordTask):
         named = Ragged(applied.values + len(STRINGS), applied.lengths)
         return Problems.of(self.source(chains.source, named, rng), target)
 
-    def source(self, start: Ragged, tables: Ragged, rng: np.random.Generator) -> Ragged:
+    def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
         """The source of each row; all numbers are tokens."""
         return join(start, tables, self._mark(STOP, len(start)))
 
     def _mark(self, mark: str, n: int) -> Ragged:
         return column(np.full(n, self.symbols.index(mark)))
 
-    def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Ragged:
+    def _noise(self, lengths: np.ndarray, rng: Rng) -> Ragged:
         """Random tables that compose."""
         flat = rng.integers(0, COMPOSING, int(lengths.sum())) + len(STRINGS)
         return from_flat(flat, lengths)
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
+    def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
         counts = rng.integers(low, high + 1, n) - 2
         tables = rng.integers(0, COMPOSING, int(counts.sum()))
         start = rng.integers(0, len(STRINGS), n)
@@ -188,7 +188,7 @@ class ReverseLookup(Lookup):
     def places(self, words: list[str], source: str) -> list[int]:
         return list(range(len(words) - 2, -1, -1))
 
-    def source(self, start: Ragged, tables: Ragged, rng: np.random.Generator) -> Ragged:
+    def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
         return join(tables.reversed(), start, self._mark(STOP, len(start)))
 
 
@@ -208,7 +208,7 @@ class NoisySingle(Lookup):
         last = len(words) - 1 - words[::-1].index(START)
         return [0, *range(last + 1, len(words) - 1)]
 
-    def source(self, start: Ragged, tables: Ragged, rng: np.random.Generator) -> Ragged:
+    def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
         n = len(start)
         noise = self._noise(rng.integers(0, MOST_NOISE + 1, n), rng)
         return join(start, noise, self._mark(START, n), tables, self._mark(STOP, n))
@@ -219,7 +219,7 @@ class NoisyMulti(NoisySingle):
 
     name = "noisy_lookup_multi"
 
-    def _noise(self, lengths: np.ndarray, rng: np.random.Generator) -> Ragged:
+    def _noise(self, lengths: np.ndarray, rng: Rng) -> Ragged:
         noise = super()._noise(lengths, rng)
         marked = np.floor(rng.random(len(lengths)) * lengths)  # 0 .. m-1 of the m
         order = np.where(noise.inside, rng.random(noise.values.shape), 2.0)
@@ -240,7 +240,7 @@ class IntermediateNoise(Lookup):
             raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         return list(range(0, len(words) - 1, 2))
 
-    def source(self, start: Ragged, tables: Ragged, rng: np.random.Generator) -> Ragged:
+    def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
         n = len(start)
         noise = self._noise(tables.lengths + 1, rng)
         mixed = np.zeros((n, 2 * noise.values.shape[1]), np.int16)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from tasks.base import Problems, TaskError
+from tasks.ragged import Rng
 from tasks.tokens import TokenTask
 
 
@@ -30,7 +31,7 @@ class SetTask(TokenTask):
             raise self.no_split(name)
         return self.sets[name]
 
-    def sample_between(self, rng: np.random.Generator, n: int, low: int, high: int) -> Problems:
+    def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
         """Draw pairs, with repetition, with targets of ``low`` to ``high`` tokens."""
         sets = [self.sets[name].between(low, high) for name in self.drawn_from]
         sizes = [len(pairs) for pairs in sets]
