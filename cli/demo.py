@@ -9,6 +9,7 @@ import typer
 
 from abc_calib.config import StressOptions, build
 from abc_calib.progress import training
+from abc_calib.text import grouped
 from cli.calibrate import compared, say_lines
 from cli.command import Device, TaskArgument, command
 from cli.console import Result, say
@@ -49,9 +50,9 @@ def demo(
     say(f"A small Transformer learns {short}; is it right on longer problems after calibration?")
     started = time.perf_counter()
     work: Any = {"device": device, "progress": False}
-    with training("1/4 training", None) as on_step:
+    with training("1/5 training", None) as on_step:
         vanilla = stages.train(task, base=base, seed=seed, on_step=on_step, **work)
-    with training("2/4 retraining", None) as on_step:
+    with training("2/5 retraining", None) as on_step:
         calibrated = stages.calibrate(
             vanilla,
             on_step=on_step,
@@ -59,12 +60,14 @@ def demo(
             on_lines=lambda _, calibration: say_lines(calibration),
             **work,
         )
-    say("3/4 evaluating")
+    say("3/5 evaluating both models")
     runs = {"vanilla": vanilla, "calibrated": calibrated}
     sizes = chosen or job.demo_lengths(vanilla.config.train.length)
     series = job.compare(runs, sizes, samples, device)
     title = f"{calibrated}: {task}, trained on at most {vanilla.config.train.length} digits"
-    say("4/4 figures, an example and the page")
+    say("4/5 certifying: is the calibrated model right at every length?")
+    certificate = stages.certify(calibrated)
+    say("5/5 figures, an example and the page")
     problem, answer, right = example = job.worked_example(calibrated, device)
     folder = job.write_report(calibrated, series, example)
     page = str(folder / job.PAGE)
@@ -73,6 +76,7 @@ def demo(
         [
             accuracy_table(job.shown(series), title=title, intervals=False),
             f"{problem}\n= {answer} ({'right' if right else 'WRONG'})",
+            f"{certificate.outcome}: {grouped(certificate.reason)}",
             f"table, curve and heatmaps: {folder}",
             f"the page, with the model in it: {page}",
         ],

@@ -21,7 +21,7 @@ PAGES = {
     "addition-vanilla": ("addition-seed0-vanilla",),
     "multiplication": ("zoo:multiplication",),
     "parity": ("zoo:parity",),
-    "long_multiplication": ("zoo:long-multiplication-base2",),
+    "long_multiplication": ("zoo:product",),
 }
 SHOTS = {
     "addition": (1280, 1000, False),

@@ -558,16 +558,16 @@ def cyclic_parity(folder: Path) -> Run:
     return Run.open(folder)
 
 
-SMALL = ("parity", "addition-base2", "multiplication-base2", "s3", "addition-base3")
-ROWS = ("long-multiplication-base2", "rule110")
+SMALL = ("parity", "addition-base2", "copy", "s3")
+ROWS = ("product", "rule110")
 KINDS: dict[str, Callable[[Maker], Iterator[Pair]]] = {
-    "the rarest window": lambda m: m.windows((*SMALL, *ROWS, "successor-decoder"), MARGIN, "rare"),
-    "margin 1e-6": lambda m: m.windows((*SMALL, "successor-decoder", "compare"), 1e-6),
+    "the rarest window": lambda m: m.windows((*SMALL, *ROWS, "addition-decoder"), MARGIN, "rare"),
+    "margin 1e-6": lambda m: m.windows((*SMALL, "addition-decoder", "sort"), 1e-6),
     "margin 1e-9": lambda m: m.windows(SMALL, 1e-9),
     "margin of 1.5 bounds": lambda m: m.at_the_bound(SMALL),
     "row 3 and later": lambda m: m.windows(("rule110+rows", "sort+rows"), MARGIN, "row"),
     f"{FAR} digits and more": lambda m: m.windows(
-        ("parity+far", "addition-base2+far", "addition-base3+far"), MARGIN, "far"
+        ("parity+far", "addition-base2+far"), MARGIN, "far"
     ),
     "a line moved by one": lambda m: m.moved_lines(SMALL),
     "a line added": lambda m: m.added_lines(SMALL),

@@ -24,11 +24,9 @@ from tasks.ragged import Ragged
 from tasks.rules import reduced
 
 ZOO = [
-    ("addition-base3", 4, ["12", "212"], "1001"),
     ("addition-decoder", 4, ["12", "345"], "357"),
     ("parity", 3, ["1011"], "1001"),  # of the last digit, of the last two, ...
-    ("compare", 4, ["12", "21"], "> <"),
-    ("reverse-copy", 2, ["1 2 3"], "3 2 1"),
+    ("copy", 2, ["1 2 3"], "1 2 3"),
     ("s3", 7, ["213 231 312"], "213 321 213"),
     ("multiplication", 57, ["999", "7"], "6993"),
 ]

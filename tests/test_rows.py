@@ -333,10 +333,10 @@ def test_two_light_lines_that_decide_are_found_among_many_heavy_ones():
     "name, sign, covered, sizes",
     [
         pytest.param(
-            *("sum-base2", "+", "any number of numbers of digits", [(4, 3), (40, 20), (2, 120)]),
+            *("sum", "+", "any number of numbers of digits", [(4, 3), (40, 20), (2, 120)]),
             marks=pytest.mark.slow,
         ),
-        ("long-multiplication-base2", "*", "every number of rows", [(4, 3), (60, 40)]),
+        ("product", "*", "every number of rows", [(4, 3), (60, 40)]),
     ],
 )
 def test_outputs_of_rows_are_certified_checked_by_others_and_right(
@@ -373,9 +373,7 @@ def test_outputs_of_rows_are_certified_checked_by_others_and_right(
     assert stages.predict(run, f"{a:b}{sign}{b:b}").answer == f"{right:b}"
 
 
-@pytest.mark.parametrize(
-    "name", ["sum-base2", pytest.param("long-multiplication-base2", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["sum", pytest.param("product", marks=pytest.mark.slow)])
 def test_what_is_wrong_is_refuted_by_a_problem(name):
     run = Run.open(f"zoo:{name}")
     model = run.load_model()

@@ -33,7 +33,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "successor": ("successor", {}),
     "addition": ("addition", {}),
     "addition-base2": ("addition", {"base": 2}),
-    "addition-base36": ("addition", {"base": 36}),
     "addition-decoder": ("addition", {"model": "decoder"}),
     "subtraction": ("subtraction", {}),
     "multiplication": ("multiplication", {}),
@@ -42,9 +41,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "sort": ("sort", {}),
     "division": ("division", {}),
     "rule110": ("tape", {"rule": "110"}),
-    "s5": ("automaton", {"machine": "s5"}),
+    "s3": ("automaton", {"machine": "s3"}),
     "sum": ("sum", {"base": 2}),
-    "product": ("long_multiplication", {}),
+    "product": ("long_multiplication", {"base": 2}),
 }
 NOT_PACKED = ("trial.safetensors", "lines.csv", "check.csv", "lock")
 
