@@ -294,7 +294,7 @@ def test_the_demo_trains_calibrates_compares_and_draws(abc, tiny_preset, runs_ro
     folder = runs_root / "successor-calibrated-seed0-1" / "demo"
     assert files == f"table, curve and heatmaps: {folder}"
     assert last == f"the page, with the model in it: {folder / 'report.html'}"
-    for stage in ("1/4 training 50/900", "2/4 retraining 50/60", "3/4 evaluating", "4/4 fig"):
+    for stage in ("1/5 training 50/900", "2/5 retraining 50/60", "3/5 evaluating", "5/5 fig"):
         assert stage in said.err
     figures = [f"bias-{site}-layer0" for site in ("self", "cross")]
     drawn = [f"{name}.{kind}" for name in (*figures, "accuracy") for kind in ("pdf", "png")]
