@@ -42,12 +42,12 @@ def check_regular(path: Path, most: int = MOST_TENSORS) -> int:
 
     To open a pipe may wait for ever, and a link may lead to a device without an end.
     """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is not a regular file")
-    if found.st_size > most:
-        raise ValueError(f"it has {found.st_size} bytes, and at most {most} are read")
-    return found.st_size
+    if status.st_size > most:
+        raise ValueError(f"it has {status.st_size} bytes, and at most {most} are read")
+    return status.st_size
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
@@ -197,4 +197,4 @@ def make_folder(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """``write_atomically`` for text."""
-    write_atomically(path, lambda made: made.write_text(text, "utf-8"))
+    write_atomically(path, lambda new: new.write_text(text, "utf-8"))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 def available_memory() -> int | None:
     """Bytes that this process may still take, or None where that is unknown."""
-    known = [bound for bound in (_free_of_machine(), _left_of_group()) if bound]
-    return min(known, default=None)
+    bounds = [bound for bound in (_free_of_machine(), _left_of_group()) if bound]
+    return min(bounds, default=None)
 
 
 def _free_of_machine() -> int | None:
     try:
-        named = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(named["MemAvailable"].split()[0]) * 1024
+        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return int(meminfo["MemAvailable"].split()[0]) * 1024
     except (OSError, ValueError, KeyError):
         return None
 
@@ -23,8 +23,8 @@ def _left_of_group(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
     """What a container may still take; pages of files do not count, they can be dropped."""
     try:
         most = int((folder / "memory.max").read_text())
-        taken = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return max(1, most - int(taken["anon"]))
+        usage = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        return max(1, most - int(usage["anon"]))
     except (OSError, ValueError, KeyError):
         return None
 

@@ -33,6 +33,6 @@ def as_html(pixels: np.ndarray) -> str:
     """An image as an element of HTML that needs no file."""
     from PIL import Image
 
-    made = io.BytesIO()
-    Image.fromarray(pixels).save(made, "png")
-    return f'<img src="data:image/png;base64,{base64.b64encode(made.getvalue()).decode()}">'
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "png")
+    return f'<img src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'

@@ -113,7 +113,7 @@ def training(
             if done.accuracy is None:
                 update(done.step, done.steps)
                 return
-            more = "" if is_live() else f", loss {done.loss:.4f} after {done.seconds:.0f} s"
-            update(done.step, done.steps, f"held-out {100 * done.accuracy:.1f} %{more}", True)
+            loss = "" if is_live() else f", loss {done.loss:.4f} after {done.seconds:.0f} s"
+            update(done.step, done.steps, f"held-out {100 * done.accuracy:.1f} %{loss}", True)
 
         yield on_step

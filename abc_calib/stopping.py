@@ -14,10 +14,10 @@ STOPS = [
 
 
 @contextmanager
-def _handled(wanted: list[int], handler: Callable[[int, Any], Any]) -> Iterator[None]:
+def _handled(signals: list[int], handler: Callable[[int, Any], Any]) -> Iterator[None]:
     """Handle these signals so meanwhile; only the main thread may."""
     is_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, handler) for number in wanted if is_main}
+    before = {number: signal.signal(number, handler) for number in signals if is_main}
     try:
         yield
     finally:
@@ -31,8 +31,8 @@ def like_interrupts() -> Iterator[None]:
 
     What is ignored, as by ``nohup``, stays so.
     """
-    wanted = [n for n in STOPS[1:] if signal.getsignal(n) == signal.SIG_DFL]
-    with _handled(wanted, signal.default_int_handler):
+    signals = [n for n in STOPS[1:] if signal.getsignal(n) == signal.SIG_DFL]
+    with _handled(signals, signal.default_int_handler):
         yield
 
 
@@ -40,8 +40,8 @@ def like_interrupts() -> Iterator[None]:
 def uninterrupted() -> Iterator[None]:
     """Put off what would raise ``KeyboardInterrupt`` to the end of the block."""
     options: list[int] = []
-    wanted = [n for n in STOPS if callable(signal.getsignal(n))]  # & has it ignore Ctrl-C
-    with _handled(wanted, lambda number, _: options.append(number)):
+    signals = [n for n in STOPS if callable(signal.getsignal(n))]  # & has it ignore Ctrl-C
+    with _handled(signals, lambda number, _: options.append(number)):
         yield
     if options:
         raise KeyboardInterrupt

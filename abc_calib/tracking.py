@@ -106,9 +106,9 @@ def started(tracker: Tracker, name: str, folder: Path, config: Row) -> None:
         if isinstance(tracker, TensorBoard):
             with suppress(Exception):
                 tracker.close()
-            said = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise AbcError(
-                f"the tracker did not start ({said}); nothing is trained yet. "
+                f"the tracker did not start ({reason}); nothing is trained yet. "
                 f"Go on with: abc train --resume {shlex.quote(str(folder))}"
             ) from None
         raise

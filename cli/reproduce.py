@@ -79,18 +79,18 @@ def reproduce(
 
     values = {"row": row, "task": task, "jobs": jobs, "seeds": seeds, "results": results}
     values |= {"from-results": from_results, **work.chosen}
-    given = {f"--{name}" for name, value in values.items() if value}
+    flags = {f"--{name}" for name, value in values.items() if value}
     folder = out if from_results else out or runs_root() / "reproduction"
     if from_results:
-        refuse(given - {"--from-results", "--results", "--seeds"}, "--from-results")
+        refuse(flags - {"--from-results", "--results", "--seeds"}, "--from-results")
     elif results is not None:
         raise UsageError("--results is the folder of --from-results: give both")
     if target in DRAWN:
-        refuse(given - {"--jobs"}, target)
+        refuse(flags - {"--jobs"}, target)
         return drawn_result(target, folder, jobs, look)
     is_chomsky, failed = target == chomsky.NAME, False
     if is_chomsky:
-        refuse(given & {"--task", *(f"--{name}" for name in work.chosen)}, target)
+        refuse(flags & {"--task", *(f"--{name}" for name in work.chosen)}, target)
     definition = None if is_chomsky else reproduction.get_target(target)
     if from_results:
         table = reproduction.load_results(target, results)
@@ -116,10 +116,10 @@ def reproduce(
     return shown(report, failed)
 
 
-def refuse(given: set[str], target: str) -> None:
+def refuse(flags: set[str], target: str) -> None:
     """``UsageError`` for options that a target, or another option, does not take."""
-    if given:
-        raise UsageError(f"{target} runs without {', '.join(sorted(given))}: leave it out")
+    if flags:
+        raise UsageError(f"{target} runs without {', '.join(sorted(flags))}: leave it out")
 
 
 def drawn_result(name: str, folder: Path | None, jobs: Path | None, look: LookOptions) -> Result:

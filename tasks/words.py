@@ -335,8 +335,8 @@ class WordTask(TokenTask):
         for j, tape in enumerate(tapes):
             fits &= tape.lengths == (tapes[0].lengths if k == 1 else (total + k - 1 - j) // k)
         if self.in_front:
-            known = np.isin(letters[0].values, self._fronts) | ~letters[0].inside
-            fits &= known.all(1) & (letters[0].lengths > 0)
+            is_front = np.isin(letters[0].values, self._fronts) | ~letters[0].inside
+            fits &= is_front.all(1) & (letters[0].lengths > 0)
         kept = np.flatnonzero(fits)
         while True:
             tapes = [tape.take(kept) for tape in letters]

@@ -88,8 +88,8 @@ def listed_batches(batches: Batch | Iterable[Batch]) -> list[Batch]:
 
 
 def _is_batch(batch: Any) -> bool:
-    named = batch if isinstance(batch, Mapping) else {}
-    return all(isinstance(named.get(name), Tensor) for name in ("input_ids", "labels"))
+    fields = batch if isinstance(batch, Mapping) else {}
+    return all(isinstance(fields.get(name), Tensor) for name in ("input_ids", "labels"))
 
 
 def _of_batch(model: Any, batch: Batch, marks: Marks) -> AttentionWeights:

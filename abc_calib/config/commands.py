@@ -68,8 +68,8 @@ class TaskOptions(Options):
             except (OSError, ValueError) as error:
                 raise UsageError(f"{table} cannot be read ({error}): give a CSV file") from None
         data = None if self.data is None else str(Path(self.data).resolve())
-        named = {"table": table, "machine": self.machine, "rule": self.rule}
-        return {"data": data, **named}
+        options = {"table": table, "machine": self.machine, "rule": self.rule}
+        return {"data": data, **options}
 
 
 class RecipeOptions(Options):

@@ -57,11 +57,11 @@ class Split:
     def held_out(self, number: Ragged) -> np.ndarray:
         """``(n,)`` bool: is each number kept from training?"""
         integers = as_integers(number, self.base)
-        listed = self._held_out[np.minimum(integers, PAPER_RANGE - 1).astype(np.int64)]
+        is_in_table = self._held_out[np.minimum(integers, PAPER_RANGE - 1).astype(np.int64)]
         mixed = integers ^ np.uint64((self.seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        return np.where(integers < PAPER_RANGE, listed, (mixed >> np.uint64(61)) == 0)
+        return np.where(integers < PAPER_RANGE, is_in_table, (mixed >> np.uint64(61)) == 0)
 
     def allows(self, problems: Problems, held_out: bool) -> np.ndarray:
         """``(n,)`` bool: are all the problem's numbers on the asked side of the split?
@@ -98,8 +98,8 @@ class DigitData(Data):
         #: do the digits of all operands stand column by column?
         self.aligned = self.format.aligned and task.operator is not None
         self.hints = self.format.hints
-        if taken := {*self.hints} & {*task.symbols}:
-            rule = f"{task.name} has the symbol {min(taken)} itself; choose the format free"
+        if clash := {*self.hints} & {*task.symbols}:
+            rule = f"{task.name} has the symbol {min(clash)} itself; choose the format free"
             raise OptionError("format", options.format, rule)
         self.vocabulary = Vocabulary(task, self.hints)
 

@@ -49,8 +49,8 @@ class TokenData(Data):
         if options.format != "free":
             raise OptionError("format", options.format, f"{task.name} has only the format free")
         task.check(options.length, options.sampling, task.shortest)
-        named = [name for name in task.splits if not name.endswith("N")]
-        self.tests = (*(self.drawn if task.redrawn else ("random",)), *named)
+        names = [name for name in task.splits if not name.endswith("N")]
+        self.tests = (*(self.drawn if task.redrawn else ("random",)), *names)
         self._order: tuple[int, np.ndarray] | None = None
 
     @cached_property

@@ -49,12 +49,12 @@ def in_parts(work: Callable[[Tensor], Result], parts: Iterable[Tensor]) -> list[
         with torch.inference_mode():
             return work(part)
 
-    listed = list(parts)
+    sequence = list(parts)
     with one_thread() as threads:
-        if threads == 1 or len(listed) < 2:
-            return [done(part) for part in listed]
-        pool = ThreadPoolExecutor(min(threads, len(listed)))
+        if threads == 1 or len(sequence) < 2:
+            return [done(part) for part in sequence]
+        pool = ThreadPoolExecutor(min(threads, len(sequence)))
         try:
-            return list(pool.map(done, listed))
+            return list(pool.map(done, sequence))
         finally:
             pool.shutdown(cancel_futures=True)

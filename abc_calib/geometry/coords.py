@@ -52,9 +52,9 @@ class Coords:
     @property
     def alike(self) -> Coords:
         """The same for one sample, where all stand alike."""
-        named = {f.name: getattr(self, f.name) for f in fields(self)[:-1]}
-        if all(len(x) == 1 or bool((x == x[:1]).all()) for x in named.values()):
-            return replace(self, **{name: x[:1] for name, x in named.items()})
+        values = {f.name: getattr(self, f.name) for f in fields(self)[:-1]}
+        if all(len(x) == 1 or bool((x == x[:1]).all()) for x in values.values()):
+            return replace(self, **{name: x[:1] for name, x in values.items()})
         return self
 
     def samples(self, index: Tensor) -> Coords:

@@ -187,19 +187,19 @@ class Model(nn.Module):
 
     def hub_config(self) -> dict[str, Any]:
         """Everything that shapes it, as plain data: ``config.json`` next to its weights."""
-        named = {key: getattr(self.options, name) for key, name in self.hub_options.items()}
-        return {"vocab_size": self.tokens.size, **named}
+        values = {key: getattr(self.options, name) for key, name in self.hub_options.items()}
+        return {"vocab_size": self.tokens.size, **values}
 
     @classmethod
     def from_hub_config(cls, config: Mapping[str, Any], **options: Any) -> Self:
         """A model of that shape; ``options``: those that are not in ``hub_options``."""
-        named = {name: config[key] for key, name in cls.hub_options.items()}
+        values = {name: config[key] for key, name in cls.hub_options.items()}
         pad, sos, eos = (config[f"{name}_token_id"] for name in ("pad", "bos", "eos"))
         delimiters = tuple(config.get("delimiter_ids") or ())
         row = config.get("row_id")
         rows = () if row is None else (row,) if isinstance(row, int) else tuple(row)
         ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, rows)
-        return cls(cls.options_type(**named, **options), ids)
+        return cls(cls.options_type(**values, **options), ids)
 
 
 AnyModel = TypeVar("AnyModel", bound=Model)

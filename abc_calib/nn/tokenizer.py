@@ -25,9 +25,9 @@ def tokenizer_files(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
         split = {"type": "Sequence", "pretokenizers": [split, rule]}
     ends = [{"SpecialToken": {"id": name, "type_id": 0}} for name in (SOS, EOS)]
     around = [ends[0], {"Sequence": {"id": "A", "type_id": 0}}, ends[1]]
-    named = {n: {"id": n, "ids": [special[n]], "tokens": [n]} for n in (SOS, EOS)}
+    templates = {n: {"id": n, "ids": [special[n]], "tokens": [n]} for n in (SOS, EOS)}
     second = {"Sequence": {"id": "B", "type_id": 0}}
-    template = {"single": around, "pair": [*around, second], "special_tokens": named}
+    template = {"single": around, "pair": [*around, second], "special_tokens": templates}
     tokenizer = {
         "version": "1.0",
         "truncation": None,

@@ -304,16 +304,16 @@ class Export:
         """What a loaded model follows is what is checked here."""
         greedy = {name: config[name] for name in GREEDY}
         require(generation == greedy, "decoding is not plainly greedy")
-        known, pad, row = {*config["delimiter_ids"]}, config["pad_token_id"], config.get("row_id")
-        within("delimiters", [*known, pad], self.base, 10**6)
+        pad, row, ends = config["pad_token_id"], config.get("row_id"), {*config["delimiter_ids"]}
+        within("delimiters", [*ends, pad], self.base, 10**6)
         closes = (config.get("spelling") or {}).get("closes", 1)
         require(closes == 1, f"its sources end with {closes} tokens")
         its = config["line_bias"], config["decoder_start_token_id"]
         rows = ({*row} if isinstance(row, list) else {row}) == ({*self.closers} or {self.closer})
         require(self.later or (row is None and not self.closers), "it opens rows")
         require(config.get("dtype") == "float32", "its weights are loaded in another type")
-        fits = its == (lines, self.sos) and rows and known >= {*self.delimiters}
-        require(fits and pad not in {*known, self.closer}, "its configuration says otherwise")
+        fits = its == (lines, self.sos) and rows and ends >= {*self.delimiters}
+        require(fits and pad not in {*ends, self.closer}, "its configuration says otherwise")
 
 
 class Nodes:
@@ -886,8 +886,8 @@ def rows_follow(e: Export) -> None:
     count = len(later.start)
     pairs = {*zip(later.symbols or [0] * count, later.openers or [0] * count, strict=True)}
     for symbol, opener in product(symbols, outputs & {*e.closers} or {0}):
-        there = (symbol, opener if later.openers else 0) in pairs
-        require(there, f"no row has symbol {symbol} below one that closes with {opener}")
+        is_start = (symbol, opener if later.openers else 0) in pairs
+        require(is_start, f"no row has symbol {symbol} below one that closes with {opener}")
     for by in (first, later):
         now = {*by.start}
         followed = {by.base + 2, *e.closers, *([by.base] if e.counted else [])}

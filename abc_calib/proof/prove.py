@@ -290,19 +290,19 @@ def check(
 ) -> list[Checked]:
     """Run the model on every window; ``floor``: the least margin of windows that do not fail."""
     results = {node: Checked(node, floor) for node in proof.codes}
-    listed = Counter[int]()
+    counts = Counter[int]()
 
     def counted() -> Iterator[tuple[int, np.ndarray]]:
         for node, codes in proof.all_parts():
-            listed[node] += len(codes)
+            counts[node] += len(codes)
             yield node, codes
 
     for node, codes, margins in proof.evaluator.run(counted(), on_windows):
         results[node].add(codes, margins)
     for node, result in results.items():
-        if result.windows != listed[node]:
+        if result.windows != counts[node]:
             raise AbcError(
-                f"{result.windows} of {listed[node]} windows were run: nothing is decided"
+                f"{result.windows} of {counts[node]} windows were run: nothing is decided"
             )
     return list(results.values())
 

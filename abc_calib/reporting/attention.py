@@ -121,8 +121,8 @@ def far_problem(run: Run, near: Problem, digits: int) -> Problem:
     if data.vocabulary.tokens.rows:
         return _in_rows(run, digits)
     layout, (steps,) = data.layout_at(digits), near.rows
-    more = data.output_steps(layout.widths[0]) - data.output_steps(near.source.widths[0])
-    return Problem(layout, (max(1, steps + more),))
+    extra_steps = data.output_steps(layout.widths[0]) - data.output_steps(near.source.widths[0])
+    return Problem(layout, (max(1, steps + extra_steps),))
 
 
 def _in_rows(run: Run, size: int | tuple[int, int], steps: int | None = None) -> Problem:
@@ -174,7 +174,9 @@ def _line_sum(
                 f"lines.csv has no weight for {missing[0]} of {site} head {head}: calibrate again"
             )
         each = [LineBias({site: (((line,),),)}) for line in lines]  # nothing is left out of these
-        cells = [np.isfinite(one.matrix(site, 0, problem.source, problem.rows)[0]) for one in each]
+        cells = [
+            np.isfinite(bias.matrix(site, 0, problem.source, problem.rows)[0]) for bias in each
+        ]
         queries, keys = map(len, problem.labels(site))
         parts = [weights[x.label(site)] * on for x, on in zip(lines, cells, strict=True)]
         total.append(sum(parts, np.zeros((queries, keys))))

@@ -127,8 +127,8 @@ def measured(
     if len(units) > 1:
         raise UsageError(f"the lengths are {' and '.join(units)}: draw these runs apart")
     rows = {label: accuracy(run) for label, run in zip(labels, opened, strict=True)}
-    for run, found in zip(opened, rows.values(), strict=True):
-        if not found:
+    for run, measures in zip(opened, rows.values(), strict=True):
+        if not measures:
             raise UsageError(f"{run} was not evaluated: abc eval {shlex.quote(str(run))}")
     return opened, rows
 

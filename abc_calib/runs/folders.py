@@ -47,7 +47,7 @@ def zoo() -> list[str]:
 def copied(name: str) -> Path:
     """A copy under the root of a model of the zoo, made when it is first asked for."""
     if name not in zoo():
-        raise UsageError(unknown("model", FROM_ZOO + name, [FROM_ZOO + known for known in zoo()]))
+        raise UsageError(unknown("model", FROM_ZOO + name, [FROM_ZOO + model for model in zoo()]))
     path = runs_root() / f"zoo-{name}"
     if not path.exists():
         make_folder(runs_root())

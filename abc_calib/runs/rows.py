@@ -43,18 +43,18 @@ def add_rows(path: Path, rows: Iterable[Row]) -> None:
     Others that write it meanwhile wait.
     """
     with locked(path.parent):
-        found = {_name(row): row for row in read_rows(path)}
+        kept = {_name(row): row for row in read_rows(path)}
         for row in rows:
             name = _name(row)
-            if name not in found or row["n"] >= found[name]["n"]:
-                found[name] = row
-        write_text(path, _written([found[name] for name in sorted(found)]))
+            if name not in kept or row["n"] >= kept[name]["n"]:
+                kept[name] = row
+        write_text(path, _written([kept[name] for name in sorted(kept)]))
 
 
 def kept_rows(path: Path, rows: Iterable[Row]) -> int:
     """Of how many measured rows the file has an earlier one of more samples."""
-    found = {_name(row): row["n"] for row in read_rows(path)}
-    return sum(found.get(_name(row), 0) > row["n"] for row in rows)
+    counts = {_name(row): row["n"] for row in read_rows(path)}
+    return sum(counts.get(_name(row), 0) > row["n"] for row in rows)
 
 
 def _name(row: Row) -> tuple[Any, ...]:
@@ -99,5 +99,5 @@ def _value(name: str, cell: str) -> Any:
 
 def _hash(columns: list[str], cells: list[str]) -> str:
     """What a row is, empty cells aside, whatever other columns there are."""
-    held = [pair for pair in zip(columns, cells, strict=False) if pair[1]]
-    return hashlib.sha256(repr(sorted(held)).encode()).hexdigest()[:16]
+    filled = [pair for pair in zip(columns, cells, strict=False) if pair[1]]
+    return hashlib.sha256(repr(sorted(filled)).encode()).hexdigest()[:16]

@@ -250,13 +250,13 @@ class Run:
         """The trained model in evaluation mode; ``AbcError`` if it is missing or damaged."""
         self.check()
         begun = os.path.lexists(self.path / CHECKPOINT)
-        there = os.path.lexists(self.path / "model" / WEIGHTS)
-        if begun and not (there and self.result):
+        has_weights = os.path.lexists(self.path / "model" / WEIGHTS)
+        if begun and not (has_weights and self.result):
             raise AbcError(
                 f"{self} has not finished training: continue with abc train --resume "
                 f"{shlex.quote(str(self))}"
             )
-        if not there:
+        if not has_weights:
             raise AbcError(f"{self} has no trained model: train again")
         return load_weights(self.path / "model", self.fresh_model(), self.data.vocabulary)
 
@@ -267,8 +267,8 @@ class Run:
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The tensors and the state of the last checkpoint, or None."""
-        found = load_checkpoint(self.path)
-        return found and (found[0], found[1]["state"])
+        checkpoint = load_checkpoint(self.path)
+        return checkpoint and (checkpoint[0], checkpoint[1]["state"])
 
     def drop_checkpoint(self) -> None:
         (self.path / CHECKPOINT).unlink(missing_ok=True)

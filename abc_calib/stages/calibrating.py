@@ -90,12 +90,12 @@ def _wider(
     config: RunConfig, first: RunConfig, groups: Sequence[Options], options: Mapping[str, Any]
 ) -> RunConfig | None:
     """The configuration as wide as the first model, if the recipe alone made it narrower."""
-    given = take(RetrainedOptions, dict(options), groups)
-    if given.widths or config.model == retrained_shape(first.model, given.scheme):
+    retrained = take(RetrainedOptions, dict(options), groups)
+    if retrained.widths or config.model == retrained_shape(first.model, retrained.scheme):
         return None
     widths = {name: getattr(first.model, name) for name in ("width", "feedforward")}
-    others = [group for group in groups if group is not given]
-    return plan_calibration(first, *others, **{**options, **widths, "scheme": given.scheme})
+    others = [group for group in groups if group is not retrained]
+    return plan_calibration(first, *others, **{**options, **widths, "scheme": retrained.scheme})
 
 
 def _find_lines(

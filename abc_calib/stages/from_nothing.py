@@ -113,8 +113,8 @@ def _stem(task: str, options: Mapping[str, Any]) -> str:
     machine = options.get("machine") or options.get("rule") or ""
     machine = Path(table).stem if table else machine.replace(":", "")
     kind = options.get("model")
-    named = (task, f"base{base}" if base else "", machine, kind, f"seed{options['seed']}")
-    return "-".join(filter(None, named))
+    parts = (task, f"base{base}" if base else "", machine, kind, f"seed{options['seed']}")
+    return "-".join(filter(None, parts))
 
 
 def _trained_twice(

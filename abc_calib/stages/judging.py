@@ -86,14 +86,14 @@ def evaluate(
     ``sets``: test sets by their names, such as ``random`` and ``carry``. ``options`` or
     ``keywords``: ``EvaluateOptions``.
     """
-    asked = options or build(EvaluateOptions, lengths=lengths, **keywords)
+    chosen = options or build(EvaluateOptions, lengths=lengths, **keywords)
     loaded = Run.open(run)
     path, data = loaded.path / "eval.csv", loaded.data
     read_rows(path)  # refused before anything is measured
-    sizes = asked.sizes(lengths_by_default(loaded, asked))
-    kinds = names(sets) or asked.sets(data.tests)
+    sizes = chosen.sizes(lengths_by_default(loaded, chosen))
+    kinds = names(sets) or chosen.sets(data.tests)
     model = loaded.load_model().to(resolve_device(device, doubles=True))
-    evaluator = Evaluator(model, asked.dense)
+    evaluator = Evaluator(model, chosen.dense)
     rows: list[Row] = []
     total = sum(len(data.lengths_of(kind, sizes)) for kind in kinds if kind in data.tests)
     try:
@@ -107,12 +107,12 @@ def evaluate(
                 update(len(rows), total, measured, True)
                 on_row(row)
 
-            how = asked.samples, kinds, asked.seed, asked.greedy, keep
+            how = chosen.samples, kinds, chosen.seed, chosen.greedy, keep
             exact_match_rows(evaluator, data, sizes, *how)
     except OptionError as error:
-        if error.option != "lengths" or asked.lengths:
+        if error.option != "lengths" or chosen.lengths:
             raise
-        raise OptionError("max_len", asked.max_len, error.rule) from None
+        raise OptionError("max_len", chosen.max_len, error.rule) from None
     except KeyboardInterrupt:
         kept = f"they are kept in {path}" if rows else "nothing was measured"
         raise Interrupted(f"stopped after {len(rows)} of {total} rows; {kept}") from None
@@ -121,13 +121,13 @@ def evaluate(
     return pd.DataFrame([row.as_dict() for row in rows])
 
 
-def lengths_by_default(run: Run, asked: EvaluateOptions) -> list[int]:
+def lengths_by_default(run: Run, chosen: EvaluateOptions) -> list[int]:
     """Every length up to ``max_len``, or of these the ones that there are problems of."""
     shortest = getattr(run.task, "shortest", 1)
-    if asked.lengths is None and asked.max_len < shortest:
-        raise OptionError("max_len", asked.max_len, f"give {shortest} or more")
-    every = run.data.only_lengths or range(shortest, asked.max_len + 1)
-    return [length for length in every if length <= asked.max_len]
+    if chosen.lengths is None and chosen.max_len < shortest:
+        raise OptionError("max_len", chosen.max_len, f"give {shortest} or more")
+    every = run.data.only_lengths or range(shortest, chosen.max_len + 1)
+    return [length for length in every if length <= chosen.max_len]
 
 
 def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = False) -> Prediction:
@@ -159,11 +159,11 @@ def stress(
     ``lengths``: by default the training length, one more, and 50. ``options`` or ``keywords``:
     ``StressOptions``.
     """
-    asked = options or build(StressOptions, lengths=lengths, **keywords)
+    chosen = options or build(StressOptions, lengths=lengths, **keywords)
     loaded = Run.open(run)
     short = loaded.config.train.length
-    sizes = asked.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
-    evaluator = Evaluator(loaded.load_model(), asked.dense)
+    sizes = chosen.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
+    evaluator = Evaluator(loaded.load_model(), chosen.dense)
     with bar("stress", progress, "lengths") as update:
 
         def told_row(row: Stressed) -> None:
@@ -173,7 +173,7 @@ def stress(
             on_row(row)
 
         rows = stress_rows(
-            evaluator, loaded.data, sizes, asked.samples, asked.search, asked.seed, told_row
+            evaluator, loaded.data, sizes, chosen.samples, chosen.search, chosen.seed, told_row
         )
     least = smallest(rows)
     record: dict[str, Any] = {
@@ -201,7 +201,7 @@ def certify(
     ``on_windows`` is called with how many windows are done, of how many. ``options`` or
     ``keywords``: ``CertifyOptions``. Raises ``AbcError`` if the run has no trained model.
     """
-    asked = options or build(CertifyOptions, **keywords)
+    chosen = options or build(CertifyOptions, **keywords)
     with bar("checking windows", progress, "%") as update:
 
         def report(done: int, total: int) -> None:
@@ -210,6 +210,6 @@ def certify(
 
         loaded = Run.open(run)
         loaded.check()
-        certificate = decide(loaded, loaded.load_model(), asked.minutes, report).certificate
+        certificate = decide(loaded, loaded.load_model(), chosen.minutes, report).certificate
         certificate.save(loaded)
         return certificate

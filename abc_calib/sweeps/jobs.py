@@ -89,9 +89,9 @@ class Job(Options):
 
         Every option counts, at its default too: a default that changes makes another job.
         """
-        mine = self.config.chosen
+        chosen = self.config.chosen
         first = self.parent.key if self.parent else None
-        digest = hashlib.sha256(json.dumps([mine, first], sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([chosen, first], sort_keys=True).encode()).hexdigest()
         first_config = self.parent.config if self.parent else self.config
         label = first_config.model.label.partition(":")[0]
         seed = self.config.train.seed
@@ -196,9 +196,9 @@ def check_jobs(jobs: Iterable[Job]) -> None:
     """
     seen: set[str] = set()
     for job in jobs:
-        mine = job.config.chosen
-        mine["train"]["seed"] = 0
-        shape = json.dumps([mine, [test.model_dump() for test in job.tests]], sort_keys=True)
+        chosen = job.config.chosen
+        chosen["train"]["seed"] = 0
+        shape = json.dumps([chosen, [test.model_dump() for test in job.tests]], sort_keys=True)
         if shape not in seen:
             seen.add(shape)
             job.check()

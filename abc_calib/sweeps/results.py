@@ -42,8 +42,8 @@ def results_table(
             rows.append({**about, "error": reasons[job.key]})
         else:
             for row in job.rows(root):  # of tokens with the kinds of mistakes
-                more = (name for name in SEQUENCE_MEASURES if name in row)
-                rows.append({**about, **{n: row[n] for n in (*MEASURES, *more)}, "error": None})
+                measures = (name for name in SEQUENCE_MEASURES if name in row)
+                rows.append({**about, **{n: row[n] for n in (*MEASURES, *measures)}, "error": None})
     return pd.DataFrame(rows, columns=None if rows else ["key", *MEASURES, "error"])
 
 
@@ -81,7 +81,7 @@ def describe(job: Job, root: Path | None) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """A value that a cell can hold."""
     if isinstance(value, dict):
-        return ",".join(f"{name}={_plain(one)}" for name, one in value.items())
+        return ",".join(f"{name}={_plain(item)}" for name, item in value.items())
     return "+".join(map(str, value)) if isinstance(value, tuple | list) else value
 
 

@@ -125,9 +125,9 @@ def expand(file: SweepFile) -> Iterator[Job]:
         raise UsageError("give tasks in [sweep], which [grid] multiplies, or [[jobs]]")
     for entry in file.jobs:
         calibrate = entry.get("calibrate", section.calibrate) is not False
-        own = {k: v for k, v in flat(entry).items() if k != "calibrate"}
+        options = {k: v for k, v in flat(entry).items() if k != "calibrate"}
         shared = {k: v for k, v in fixed.items() if calibrate or not k.startswith(CALIBRATION)}
-        yield section.job({**shared, **own}, calibrate)
+        yield section.job({**shared, **options}, calibrate)
 
 
 def combinations(section: Section, fixed: Table, grid: Table) -> Iterator[Table]:

@@ -92,11 +92,11 @@ def trial_lines(model: Foreign) -> LineBias:
     """A line in every head: along an operand, or what was written before."""
     heads, layers = model.sites.heads, model.attention_layers
     none, alone = list[Line](), [Line("diag", 0, 0)]
-    crossed, own = [Line("anti", 1, 0)], [Line("diag", 0, -1)]
-    sites = {"encoder": [alone] * heads, "self": [own] * heads, "cross": [crossed] * heads}
+    crossed, causal = [Line("anti", 1, 0)], [Line("diag", 0, -1)]
+    sites = {"encoder": [alone] * heads, "self": [causal] * heads, "cross": [crossed] * heads}
     if model.stream:  # each head at one of its two sites
         sites["cross"] = [none if head % 2 else crossed for head in range(heads)]
-        sites["self"] = [own if head % 2 else none for head in range(heads)]
+        sites["self"] = [causal if head % 2 else none for head in range(heads)]
     return LineBias(
         {site: (tuple(map(tuple, sites[site])),) * n for site, n in layers.items() if n}
     )

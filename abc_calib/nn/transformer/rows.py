@@ -87,10 +87,10 @@ class Attended:
     """
 
     def __init__(self, site: Site, heads: Heads, first: int):
-        named = {formula(line, site): line for head in heads for line in head}
-        order = {line_formula: k for k, line_formula in enumerate(named)}
-        self.site, self.first, self.count = site, first, len(named)
-        self.lines = LineGather({site: (tuple(named.values()),)})
+        line_of = {formula(line, site): line for head in heads for line in head}
+        order = {line_formula: k for k, line_formula in enumerate(line_of)}
+        self.site, self.first, self.count = site, first, len(line_of)
+        self.lines = LineGather({site: (tuple(line_of.values()),)})
         self.heads = [[(order[formula(x, site)], x.value) for x in head] for head in heads]
         pairs = {(i, j) for head in self.heads for i, _ in head for j, _ in head if i < j}
         self.pairs = sorted(pairs)

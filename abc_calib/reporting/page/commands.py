@@ -41,11 +41,11 @@ def _first(config: RunConfig) -> str:
     options = config.task_options
     if isinstance(config.model, ForeignOptions):
         names = {ADOPT[name]: options[name] for name in ADOPT if name in options}
-        named = [
+        keywords = [
             f"{name}={value!r}" for name, value in {**names, "seed": config.train.seed}.items()
         ]
         pairs = [repr(options.get(name, "")) for name in ("data", "delimiters")]
-        return _in_python(f"abc.adopt({', '.join([repr(config.model.folder), *pairs, *named])})")
+        return _in_python(f"abc.adopt({', '.join([repr(config.model.folder), *pairs, *keywords])})")
     usual = plan_training(
         config.task,
         task_options=options,
@@ -61,9 +61,9 @@ def _first(config: RunConfig) -> str:
     if not options.keys() <= TASK_FLAGS.keys():  # those of a plugin's task are for Python alone
         choices |= {"task_options": dict(options)}
         choices |= _other(usual.model, config.model) | _other(usual.train, config.train)
-        named = [f"{name}={value!r}" for name, value in choices.items()]
+        keywords = [f"{name}={value!r}" for name, value in choices.items()]
         loads = [f"abc.load_plugin({file!r}); " for file in _files(config)]
-        return _in_python(f"{''.join(loads)}abc.train({', '.join([repr(config.task), *named])})")
+        return _in_python(f"{''.join(loads)}abc.train({', '.join([repr(config.task), *keywords])})")
     parts = [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in options.items()]
     parts += [f"--{name} {shlex.quote(str(value))}" for name, value in choices.items()]
     parts += _other_flags(usual.model, config.model) + _other_flags(usual.train, config.train)
