@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -54,6 +54,7 @@ def runs(
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
+    from abc_calib.runs.run import STAGES
     from tasks import FROM_FILES, TASKS
     from tasks.base import unknown
 
@@ -73,7 +74,8 @@ def runs(
         records.sort(key=lambda record: (record.get(key) is not None, record.get(key) or 0))
     table = Table(COLUMNS, [*map(cells_of, records)], right=NUMBERS, label="tab:runs")
     if records:
-        return Result(records, [table], table=table)
+        rows = [[STAGES.get(str(cell), cell) for cell in row] for row in table.rows]
+        return Result(records, [replace(table, rows=rows)], table=table)
     which = "such " if task or stage else ""
     nothing = f"there is no {which}run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)

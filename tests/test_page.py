@@ -22,6 +22,7 @@ from abc_calib.data import make_data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, Layout, Line, LineBias
 from abc_calib.nn.build import build_model
+from abc_calib.reporting.of_runs import verdict
 from abc_calib.reporting.page import collect, names, rendered, text_of, together, write_page
 from abc_calib.reporting.page.collect import collected, embedded
 from abc_calib.reporting.page.heads import in_words
@@ -114,6 +115,48 @@ def test_every_word_that_is_explained_stands_on_a_page(both):
         "after calibration",
     }
     assert explained <= said
+
+
+def test_a_page_begins_with_what_was_measured_before_and_after():
+    def row(length: int, correct: int) -> dict[str, Any]:
+        at = {"set": "random", "length": length, "size": f"{length:,}", "n": 1000}
+        return {**at, "accuracy": correct / 10, "correct": correct}
+
+    before = verdict([row(3, 1000), row(6, 999), row(10, 2), row(1000, 0)], 6, "digits")
+    assert before == "fails beyond 6 digits: right on 2 of 1,000 problems of 10 digits"
+    after = verdict([row(6, 1000), row(1000, 1000)], 6, "digits")
+    assert after == "right on 1,000 of 1,000 problems of 1,000 digits"
+    assert verdict([row(6, 500)], 6, "digits") == "right on 500 of 1,000 problems of 6 digits"
+    assert verdict([], 6, "digits") == ""
+
+
+def test_the_contrast_stands_first_on_a_page(both):
+    said = {"before calibration": "fails", "after calibration": "is right"}
+    first = {**both[0], "verdicts": {"before calibration": "fails"}}
+    for runs in ([{**both[1], "verdicts": said}], [{**both[1], "verdicts": said}, first]):
+        body = rendered(runs).partition("<main>")[2]
+        places = [body.index(text) for text in ("</b> fails.", "</b> is right.", "<svg", "intro")]
+        assert places[0] < places[1] < min(places[2:])
+    others = [{**both[1], "verdicts": said}] * 2
+    assert "</b> is right" not in rendered(others).partition("</section>")[0]
+
+
+@needs_browser
+def test_on_a_phone_charts_fit_and_heatmaps_scroll_with_their_legend(chromium, both, tmp_path):
+    path = tmp_path / "phone.html"
+    path.write_text(rendered([both[1]]), "utf-8")
+    chromium.open(path, 390)
+    chromium.ask("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    assert chromium.ask("document.documentElement.scrollWidth <= innerWidth")
+    width = "(svg) => svg.getBoundingClientRect().width"
+    widths = f"[...document.querySelectorAll('%s svg')].map({width})"
+    charts, heatmaps = chromium.ask(widths % ".chart"), ".plate:not(.chart)"
+    assert charts and max(charts) < 390
+    assert "How it learned" in chromium.ask("document.body.innerText")
+    assert min(chromium.ask(widths % heatmaps)) > 390
+    holds = "plate.scrollWidth > plate.clientWidth && plate.textContent.includes('weight')"
+    plates = f"[...document.querySelectorAll('{heatmaps}')]"
+    assert chromium.ask(f"{plates}.every((plate) => {holds})")
 
 
 REFUSED = ("", "12a", "<b>", "1+1", "-1", "٣", "1,000", "１２")

@@ -20,6 +20,7 @@ from abc_calib import progress
 from abc_calib.proof.page import page
 from abc_calib.text import Markup, Table, as_latex, as_markdown, counted, visible
 from cli import console
+from cli.calibrate import closer
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
@@ -59,6 +60,12 @@ def test_columns_that_hold_nothing_are_left_out(capsys):
     assert capsys.readouterr().out.split()[:2] == ["task", "n"]
     console.show(Table(("task", "note"), []))
     assert "note" in capsys.readouterr().out
+
+
+def test_a_line_that_stays_on_the_end_of_a_number_is_named_by_it():
+    assert closer("vert +0 segment 1") == "the token that closes number 1"
+    others = ("vert +0", "vert +1 segment 1", "anti +0 segment 1")
+    assert not any(map(closer, others))
 
 
 def test_words_in_brackets_stand_in_bars_as_well(monkeypatch):
