@@ -269,28 +269,37 @@ def columns_seen(transducer: Transducer) -> int | None:
     states are a pair if some column has them write differently, or lead to a pair and write the
     same. Where pairs lead to each other for ever, no number of columns tells them apart.
     """
-    differ, leads = _pairs(transducer)
-    pairs = differ.copy()
-    before, behind = leads
-    while (added := before[pairs[behind] & ~pairs[before]]).size:
-        pairs[added] = True
-    kept = pairs[before] & pairs[behind]
-    before, behind = before[kept], behind[kept]
-    columns = int(pairs.any())
-    while len(before):  # without pairs from which no pair follows
-        goes_on = np.isin(behind, before)
-        if goes_on.all():
+    q, together = transducer.states, _together(transducer)
+    tables = zip(*(x.reshape(q, -1).T for x in (transducer.next, transducer.written)), strict=True)
+    columns = [(after, out) for after, out in tables if (after >= 0).sum() > 1]
+
+    def before(pairs: np.ndarray) -> np.ndarray:
+        """The states that a column leads to one of these pairs, both writing the same in it."""
+        lead = np.zeros((q, q), bool)
+        for after, out in columns:
+            known = np.flatnonzero(after >= 0)
+            to, wrote = after[known], out[known]
+            lead[np.ix_(known, known)] |= (wrote[:, None] == wrote) & pairs[np.ix_(to, to)]
+        return lead & together
+
+    pairs = np.zeros((q, q), bool)
+    for after, out in columns:
+        known = np.flatnonzero(after >= 0)
+        pairs[np.ix_(known, known)] |= out[known][:, None] != out[known]
+    pairs &= together
+    while (wider := pairs | before(pairs)).sum() > pairs.sum():
+        pairs = wider
+    count = 0
+    while pairs.any():  # without those from which no pair follows
+        count += 1
+        if ((following := pairs & before(pairs)) == pairs).all():
             return None
-        before, behind, columns = before[goes_on], behind[goes_on], columns + 1
-    return columns
+        pairs = following
+    return count
 
 
-def _pairs(transducer: Transducer) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Of two states as a number ``q i + j``: do they write differently in some column, ``(q q,)``?
-
-    And which lead to which by columns in which both write the same. Only states of rows that were
-    alike for as long as one likes, and then differed, are compared.
-    """
+def _together(transducer: Transducer) -> np.ndarray:
+    """Which states ``(q, q)`` rows may be in that were alike for long, and then differed."""
     q = transducer.states
     state, _, _, to = transducer.steps
     now, late = np.array(transducer.start), np.zeros(q, bool)
@@ -302,18 +311,5 @@ def _pairs(transducer: Transducer) -> tuple[np.ndarray, tuple[np.ndarray, np.nda
         wider = rows.copy()
         np.logical_or.at(wider.T, to, rows.T[state])
         if (wider == rows).all():
-            break
+            return (rows.T.astype(int) @ rows.astype(int)) > 0
         rows = wider
-    together = (rows.T.astype(int) @ rows.astype(int)) > 0
-    differ = np.zeros((q, q), bool)
-    before, behind = [np.zeros(0, int)], [np.zeros(0, int)]
-    following, written = (x.reshape(q, -1).T for x in (transducer.next, transducer.written))
-    for after, out in zip(following, written, strict=True):
-        possible = (after >= 0)[:, None] & (after >= 0) & together
-        same = out[:, None] == out
-        differ |= possible & ~same
-        i, j = np.nonzero(possible & same & (after[:, None] != after))
-        before.append(i * q + j)
-        behind.append(after[i] * q + after[j])
-    joined = np.unique(np.stack([np.concatenate(before), np.concatenate(behind)]), axis=1)
-    return differ.ravel(), (joined[0], joined[1])

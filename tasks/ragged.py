@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 Rng = np.random.Generator
+"""What random numbers are drawn from."""
 
 
 @dataclass(frozen=True)
