@@ -77,7 +77,8 @@ def capture(
 
 def listed_batches(batches: Batch | Iterable[Batch]) -> list[Batch]:
     """The batches; ``UsageError`` unless there are some, of tensors."""
-    batch_list = [batches] if isinstance(batches, Mapping) else list(batches)
+    several = [batches] if isinstance(batches, Mapping) else batches
+    batch_list = list(several) if isinstance(several, Iterable) else []
     for batch in batch_list or [{}]:
         named = batch if isinstance(batch, Mapping) else {}
         if not all(isinstance(named.get(name), Tensor) for name in ("input_ids", "labels")):

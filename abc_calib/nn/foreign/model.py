@@ -178,10 +178,6 @@ class Foreign(Model):
             outputs = self._run(source, target, output_attentions=True)
         finally:
             self.network.set_attn_implementation(how)
-        attentions = outputs.attentions if self.stream else outputs.cross_attentions
-        if not attentions or any(layer is None for layer in attentions):
-            name = type(self.network).__name__
-            raise UsageError(f"{name} gives no attention weights with eager attention")
         _, _, at = self.sources.ids(source, self.pad)
         weights = self._split(outputs, at, target.shape[1])
         written, views = target != self.pad, self.views(source, target)

@@ -76,7 +76,6 @@ class Probe:
 
 def find_sites(model: Any) -> Sites:
     """The sites of a model of ``transformers``; ``UsageError`` if its attention is its own."""
-    check_model(model)
     name, probe = type(model).__name__, Probe()
     with in_one_line(f"{name} takes no attention function of transformers", f"take {TESTED}"):
         _run(model, probe)
