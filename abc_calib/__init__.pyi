@@ -12,8 +12,8 @@ from abc_calib.errors import UsageError as UsageError
 from abc_calib.evaluation import Prediction as Prediction
 from abc_calib.geometry import Line as Line
 from abc_calib.geometry import LineBias as LineBias
+from abc_calib.nn.foreign.folder import load as load
 from abc_calib.nn.foreign.inject import inject as inject
-from abc_calib.nn.foreign.inject import load as load
 from abc_calib.proof.certificate import Certificate as Certificate
 from abc_calib.proof.export import export as export
 from abc_calib.reporting.card import card as card

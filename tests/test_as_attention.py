@@ -48,19 +48,22 @@ def reading_lines() -> abc.LineBias:
     return abc.fit_lines(attention, threshold=0.5)
 
 
-def test_weights_of_an_encoder_decoder_are_taken_by_site():
+@pytest.mark.parametrize("read", [("encoder", "self", "cross"), ("self", "cross")])
+def test_weights_of_an_encoder_decoder_are_taken_by_site(read):
     width = 5
     ids = reversing(width)["input_ids"]
     batch = {"input_ids": ids[:, : width + 1], "labels": ids[:, width + 1 :]}
     anti = torch.eye(width + 1).roll(-1, 0).flip(0).expand(5, 2, -1, -1)  # the last row reads "="
     own = torch.eye(width + 1).expand(5, 2, -1, -1)
     layers = {"encoder": [own], "self": [own, own], "cross": [anti, anti]}
-    attention = abc.as_attention(layers, batch, delimiters=[CLOSE])
+    weights: Any = {site: layers[site] for site in read}
+    attention = abc.as_attention(weights, batch, delimiters=[CLOSE])
     bias = abc.fit_lines([attention], threshold=0.5)
     directions = [
         line.direction for layer in bias.sites["cross"] for head in layer for line in head
     ]
     assert len(directions) >= 4 and {*directions} == {"anti"}
+    assert not bias.stream and {*bias.sites} >= {"self", "cross"}
 
 
 def test_contradictions_are_those_that_counting_windows_finds():
@@ -124,14 +127,3 @@ def test_the_guide_runs_and_its_biases_follow_the_lines():
         for t in range(width):
             wanted = F.one_hot(torch.tensor(width - t), 2 * width + 3).float()
             assert torch.equal(weights[:, :, width + 1 + t], wanted.expand(64, 2, -1))
-
-
-def test_an_encoder_decoder_whose_encoder_was_not_read_is_no_stream():
-    width = 5
-    ids = reversing(width)["input_ids"]
-    batch = {"input_ids": ids[:, : width + 1], "labels": ids[:, width + 1 :]}
-    anti = torch.eye(width + 1).roll(-1, 0).flip(0).expand(5, 2, -1, -1)
-    own = torch.eye(width + 1).expand(5, 2, -1, -1)
-    attention = abc.as_attention({"self": [own], "cross": [anti]}, batch, delimiters=[CLOSE])
-    bias = abc.fit_lines([attention], threshold=0.5)
-    assert not bias.stream and {*bias.sites} >= {"self", "cross"}

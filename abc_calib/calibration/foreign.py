@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from inspect import signature
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -28,8 +27,8 @@ from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import AttentionWeights
-from abc_calib.nn.foreign import inject as injected
-from abc_calib.nn.foreign.inject import marked
+from abc_calib.nn.foreign.attention import NAME
+from abc_calib.nn.foreign.inject import MARKS, marked
 from abc_calib.nn.foreign.places import Marks, State
 from abc_calib.nn.foreign.sites import check_model, find_sites
 from abc_calib.nn.lines import LineGather
@@ -56,23 +55,23 @@ def capture(
     """
     check_model(model)
     marks, batch_list = marked(delimiters, prefix), listed_batches(batches)
-    training = model.training
-    if (before := model.config._attn_implementation) not in (*STANDARD, injected.NAME):
+    before, training = model.config._attn_implementation, model.training
+    if before not in (*STANDARD, NAME):
         raise UsageError(
             f"its attention is computed by {before!r}, a function of its own, and capture reads "
             "what eager attention computes: set_attn_implementation('eager') first, or give the "
             "weights that you read to as_attention"
         )
-    if before != injected.NAME:
+    if before != NAME:
         find_sites(model)  # refuses what lines could not be put into
+        model.set_attn_implementation("eager")
     try:
-        model.eval().set_attn_implementation("eager" if before != injected.NAME else before)
         with torch.no_grad():
-            captured = [_of_batch(model, batch, marks) for batch in batch_list]
+            captured = [_of_batch(model.eval(), batch, marks) for batch in batch_list]
     finally:
         model.set_attn_implementation(before)
         model.train(training)
-    model.__dict__[injected.MARKS] = marks
+    model.__dict__[MARKS] = marks
     return captured
 
 
@@ -80,25 +79,22 @@ def listed_batches(batches: Batch | Iterable[Batch]) -> list[Batch]:
     """The batches; ``UsageError`` unless there are some, of tensors."""
     several = [batches] if isinstance(batches, Mapping) else batches
     batch_list = list(several) if isinstance(several, Iterable) else []
-    if not batch_list or not all(map(_is_batch, batch_list)):
-        raise UsageError(
-            "no batches: give at least one, of tensors input_ids, attention_mask and labels"
-        )
+    for batch in batch_list or [{}]:
+        named = batch if isinstance(batch, Mapping) else {}
+        if not all(isinstance(named.get(name), Tensor) for name in ("input_ids", "labels")):
+            raise UsageError(
+                "no batches: give at least one, of tensors input_ids, attention_mask and labels"
+            )
     return batch_list
-
-
-def _is_batch(batch: Any) -> bool:
-    fields = batch if isinstance(batch, Mapping) else {}
-    return all(isinstance(fields.get(name), Tensor) for name in ("input_ids", "labels"))
 
 
 def _of_batch(model: Any, batch: Batch, marks: Marks) -> AttentionWeights:
     batch = {name: batch[name].to(model.device) for name in NAMED if name in batch}
-    mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
+    mask = batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
     stream = not model.config.is_encoder_decoder
     if stream and "position_ids" in signature(model.forward).parameters:  # as generate() counts
         batch.setdefault("position_ids", (mask.long().cumsum(1) - 1).clamp(min=0))
-    outputs = model(**{**batch, "attention_mask": mask}, output_attentions=True)
+    outputs = model(**batch, output_attentions=True)
     if stream:
         return as_attention(outputs.attentions, batch, delimiters=marks)
     layers: dict[Site, Any] = {
@@ -125,56 +121,48 @@ def as_attention(
     ids, labels = batch["input_ids"], batch["labels"]
     mask = batch.get("attention_mask", torch.ones_like(ids))
     by_site: Mapping[Site, Any] = weights if isinstance(weights, Mapping) else {"self": weights}
-    layers: dict[Site, tuple[Tensor, ...]] = {s: tuple(x or ()) for s, x in by_site.items()}
-    state = State()
-    state.source = marks.of(ids, mask)
+    layers = {site: tuple(x or ()) for site, x in by_site.items()}
     flat = [layer for site_layers in layers.values() for layer in site_layers]
     if not flat or not all(isinstance(x, Tensor) and x.dim() == 4 for x in flat):
         raise UsageError("no attention weights: one tensor (b, h, i, j) for each layer is needed")
-    if {*layers} == {"self"}:
+    state, stream = State(marks.of(ids, mask)), {*layers} == {"self"}
+    if stream:
         if any(len(x) != len(ids) or {*x.shape[2:]} != {ids.shape[1]} for x in flat):
             raise UsageError(f"weights over other tokens than the {tuple(ids.shape)} of input_ids")
-        return _counted(_of_stream(layers["self"], state, labels))
+        layers["cross"] = layers["self"]
     shapes = {site: x[0].shape for site, x in layers.items()}
-    views = {site: state.view(site, n[2], n[3], stream=False) for site, n in shapes.items()}
+    views = {site: state.view(site, n[2], n[3], stream) for site, n in shapes.items()}
     written = labels.ge(0)
-    rows: dict[Site, Tensor] = {"encoder": mask.bool(), "self": written, "cross": written}
-    return _counted(AttentionWeights({"encoder": (), **layers}, views, rows))
+    if stream:  # what closes the source is the output's first row, so it counts as its own
+        output = views["self"].queries
+        written = F.pad(written[:, 1:], (0, 1)) & output.column.ge(0)
+    rows = {site: mask.bool() if site == "encoder" else written for site in layers}
+    layers = {site: _counted(site, x, rows[site]) for site, x in layers.items()}
+    if stream:
+        before = (torch.arange(ids.shape[1], device=ids.device) < output.marks)[:, None, None]
+        layers["cross"] = tuple(x * before for x in layers["cross"])
+        layers["self"] = tuple(x * ~before for x in layers["self"])
+    return AttentionWeights({"encoder": (), **layers}, views, rows)
 
 
-def _counted(attention: AttentionWeights) -> AttentionWeights:
-    """The same with zeros in rows that do not count; ``UsageError`` if others are no numbers."""
-    weights: dict[Site, tuple[Tensor, ...]] = {}
-    for site, layers in attention.weights.items():
-        weights[site] = tuple(
-            torch.where(attention.rows[site][:, None, :, None], layer.detach(), 0.0)
-            for layer in layers
-        )
-        for number, layer in enumerate(weights[site]):
-            if site == "self" and float(layer.triu(1).max()) > LATER:
-                raise UsageError(
-                    f"the attention of {site} in layer {number} is not causal: a token looks at "
-                    "later ones, and lines are found in models that write one token after another"
-                )
-            if not bool(layer.isfinite().all()):
-                raise UsageError(
-                    f"the attention of {site} in layer {number} holds no numbers (nan): leave out "
-                    "samples with rows that may look nowhere"
-                )
-    return replace(attention, weights=weights)
+def _counted(site: Site, layers: Sequence[Tensor], rows: Tensor) -> tuple[Tensor, ...]:
+    """The layers with zeros in rows that do not count; ``UsageError`` if others are not a model's.
 
-
-def _of_stream(layers: Sequence[Tensor], state: State, labels: Tensor) -> AttentionWeights:
-    """What closes the source is the output's first row, so it counts as the output's own."""
-    size = layers[0].shape[2]
-    sites: tuple[Site, ...] = ("cross", "self")
-    views = {site: state.view(site, size, size, stream=True) for site in sites}
-    output = views["self"].queries
-    written = F.pad(labels[:, 1:].ge(0), (0, 1)) & output.column.ge(0)
-    before = (torch.arange(size, device=labels.device) < output.marks)[:, None, None]
-    crossed = tuple(layer * before for layer in layers)
-    weights = {"encoder": (), "cross": crossed, "self": tuple(x * ~before for x in layers)}
-    return AttentionWeights(weights, views, dict.fromkeys(sites, written))  # type: ignore[arg-type]
+    Those of an output may look at no later token.
+    """
+    counted = tuple(torch.where(rows[:, None, :, None], x.detach(), 0.0) for x in layers)
+    for number, layer in enumerate(counted):
+        if site == "self" and float(layer.triu(1).max()) > LATER:
+            raise UsageError(
+                f"the attention of {site} in layer {number} is not causal: a token looks at "
+                "later ones, and lines are found in models that write one token after another"
+            )
+        if not bool(layer.isfinite().all()):
+            raise UsageError(
+                f"the attention of {site} in layer {number} holds no numbers (nan): leave out "
+                "samples with rows that may look nowhere"
+            )
+    return counted
 
 
 # The fit
@@ -245,25 +233,20 @@ def contradictions(
     sites: list[Site] = ["self", "cross"] if bias.stream else ["self", "cross", "encoder"]
     open_ = bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
     for batch in listed_batches(batches):
-        ids, labels, state = batch["input_ids"], batch["labels"], State()
-        state.source = marks.of(ids, batch.get("attention_mask"))
+        ids, targets = batch["input_ids"], batch["labels"]
         if bias.stream:
-            read, targets, n = ids, F.pad(labels[:, 1:], (0, 1), value=-100), ids.shape[1]
-        else:
-            read, targets, n = _read(batch), labels, labels.shape[1]
-        keys = {"self": n, "cross": ids.shape[1], "encoder": ids.shape[1]}
-        views = {site: state.view(site, n, keys[site], bias.stream) for site in sites}
+            read, targets = ids, F.pad(targets[:, 1:], (0, 1), value=-100)
+        else:  # what the decoder reads: the labels behind what opens them
+            shifted = F.pad(targets[:, :-1], (1, 0), value=-1)
+            read = batch.get("decoder_input_ids", shifted)
         written.append(targets[targets.ge(0)])
         if not open_:
+            state, n = State(marks.of(ids, batch.get("attention_mask"))), targets.shape[1]
+            keys = {"self": n, "cross": ids.shape[1], "encoder": ids.shape[1]}
+            views = {site: state.view(site, n, keys[site], bias.stream) for site in sites}
             codes.append(through(bias, ids, read, views)[targets.ge(0)])
     tokens = torch.cat(written).numpy()
     return (0, len(tokens)) if open_ else disputed(torch.cat(codes).numpy(), tokens)
-
-
-def _read(batch: Batch) -> Tensor:
-    """What the decoder reads to write its labels: those before, behind what opens them."""
-    decoder_ids = batch.get("decoder_input_ids")
-    return F.pad(batch["labels"][:, :-1], (1, 0), value=-1) if decoder_ids is None else decoder_ids
 
 
 def unexplained(attention: Sequence[AttentionWeights], bias: LineBias) -> list[dict[str, Any]]:
@@ -273,8 +256,8 @@ def unexplained(attention: Sequence[AttentionWeights], bias: LineBias) -> list[d
     """
     evidence, table = evidence_of(attention), []
     sites: list[Site] = [site for site in ("encoder", "self", "cross") if evidence.layers[site]]
-    groups = [["cross", "self"]] if evidence.stream else [[site] for site in sites]
-    for group in cast(list[list[Site]], groups):
+    groups: list[list[Site]] = [["cross", "self"]] if evidence.stream else [[s] for s in sites]
+    for group in groups:
         rows = sum(int(part.rows[group[0]].sum()) for part in attention)
         for layer in range(evidence.layers[group[0]]):
             on = [_on_lines(part, bias, site, layer) for part in attention for site in group]

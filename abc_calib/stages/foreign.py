@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +13,12 @@ import numpy as np
 import torch
 
 from abc_calib.config import RunConfig, TrainOptions
-from abc_calib.data import Batch
 from abc_calib.data.pairs import Coder, PairData, lengths_of
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.nn.build import FOREIGN
-from abc_calib.nn.foreign import folder as folders
-from abc_calib.nn.foreign.checks import Neutrality, check_tokenizer, try_out
-from abc_calib.nn.foreign.inject import marks_of
+from abc_calib.nn.foreign.checks import Neutrality, try_out
+from abc_calib.nn.foreign.folder import Contents, described_by, read_model, tokenizer_in
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, write_record
@@ -58,29 +56,34 @@ def adopt(
     already, as one that was calibrated has? Raises ``UsageError`` for a model or pairs that cannot
     be taken, before a run is made.
     """
-    contents = _without_more_tokens(folders.load(folder, lined))
-    task_options = described(data, delimiters, fit_lengths, check_lengths, task)
+    contents = _without_more_tokens(read_model(folder))
+    if contents.lines is not None and not lined:
+        raise UsageError(f"{folder} has lines already: give the model that it was made from")
+    pairs_options = described(data, delimiters, fit_lengths, check_lengths, task)
     config = RunConfig(
         code_version=__version__,
         stage="vanilla" if contents.lines is None else "calibrated",
         task="pairs",
-        task_options=task_options | {"tokenizer": contents.options.folder, "eos": contents.ends[0]},
+        task_options=pairs_options | {"tokenizer": contents.options.folder},
         kind=FOREIGN,
         model=contents.options,
         train=TrainOptions(sampling="uniform", seed=seed),
     )
     config, model = _as_trained(config, contents)
-    data_of = Run.draft(config).data
-    batch = data_of.training(0, SAMPLES)
     if contents.lines is None:
+        batch = Run.draft(config).data.training(0, SAMPLES)
         on_checked(try_out(model, batch.source, batch.target))
-    else:
-        check_marks(model, contents.network.config.abc_calib)
-        model.set_lines(contents.lines)
-    return _finished(config, model, data_of.validation(JUDGED), out)
+    elif (marks := contents.marks) and marks != model.marks:
+        raise UsageError(
+            f"its lines count from the tokens {marks.delimiters} behind {marks.prefix}, and the "
+            f"given delimiters are {model.marks.delimiters} behind {model.marks.prefix}: "
+            "name those that it was calibrated with"
+        )
+    model.set_lines(contents.lines)
+    return _finished(config, model, out)
 
 
-def _without_more_tokens(contents: folders.Found) -> folders.Found:
+def _without_more_tokens(contents: Contents) -> Contents:
     """The model with as many tokens as its tokenizer, so that it can write no others.
 
     Many are made with more, for speed. ``UsageError`` if it has fewer, or lines already.
@@ -101,46 +104,39 @@ def _without_more_tokens(contents: folders.Found) -> folders.Found:
         stacklevel=4,
     )
     contents.network.resize_token_embeddings(size)
-    return replace(contents, options=folders.described_by(contents.network, path))
+    return replace(contents, options=described_by(contents.network, path))
 
 
-def _as_trained(config: RunConfig, contents: folders.Found) -> tuple[RunConfig, Foreign]:
+def _as_trained(config: RunConfig, contents: Contents) -> tuple[RunConfig, Foreign]:
     """The model and its configuration, of all ways to write targets the one it knows best.
 
     Any of several tokens may end them, and they may have been read behind their sources or alone.
     """
-    task: Any = Run.draft(config).task
-    coder, joined = Coder(task.tokenizer), [dict[str, Any]()]
+    ways = [{"eos": end} for end in contents.ends]
+    task: Any = Run.draft(_with(config, ways[0])).task
     if not contents.network.config.is_encoder_decoder:
+        coder, texts = Coder(task.tokenizer), (task.pairs.source, task.pairs.target)
         with suppress(UsageError):
-            texts = task.pairs.source, task.pairs.target
             if coder.behind(*texts) != coder.ids(texts[1]):
-                joined.append({"joined": 1})
-    ways = [
-        config.model_copy(update={"task_options": config.task_options | {"eos": end} | extra})
-        for end in contents.ends
-        for extra in joined
-    ]
-    candidates = (_taken(way, contents) for way in ways)
+                ways += [way | {"joined": 1} for way in ways]
+    candidates = (_taken(_with(config, way), contents) for way in ways)
     return max(candidates, key=_likelihood) if len(ways) > 1 else next(candidates)
 
 
-def _taken(config: RunConfig, contents: folders.Found) -> tuple[RunConfig, Foreign]:
+def _with(config: RunConfig, options: dict[str, int]) -> RunConfig:
+    return config.model_copy(update={"task_options": config.task_options | options})
+
+
+def _taken(config: RunConfig, contents: Contents) -> tuple[RunConfig, Foreign]:
     """The model, and the configuration with what its tokenizer and its pairs say."""
     pairs: Any = Run.draft(config).data
-    check_pairs(pairs, contents)
+    check_pairs(pairs, contents.network.config.is_encoder_decoder)
     around = {name: getattr(pairs.vocabulary, name) for name in ("prefix", "suffix", "closed")}
-    length = int(pairs.widths.max())
-    config = config.model_copy(
-        update={
-            "model": contents.options.model_copy(update=around),
-            "train": config.train.model_copy(update={"length": length}),
-        }
-    )
-    options: Any = config.model
+    options = contents.options.model_copy(update=around)
+    train = config.train.model_copy(update={"length": int(pairs.widths.max())})
     model = Foreign(options, pairs.vocabulary.tokens)
     model.network.load_state_dict(contents.network.state_dict())
-    return config, model.eval()
+    return config.model_copy(update={"model": options, "train": train}), model.eval()
 
 
 @torch.no_grad()
@@ -156,7 +152,13 @@ def described(
     """The options of the task that a file of pairs is, its rule found; wrong pairs are refused."""
     path = Path(data).resolve()
     pairs, sha256 = read_pairs(path)
-    contradictions(pairs.source, pairs.target, path)
+    targets: dict[str, str] = {}
+    for source, target in zip(pairs.source, pairs.target, strict=True):
+        if targets.setdefault(source, target) != target:
+            raise UsageError(
+                f"pairs in {path.name} contradict each other: {source!r} has the targets "
+                f"{targets[source]!r} and {target!r}: keep the right ones"
+            )
     rule = rule_of(pairs, task)
     if task and rule is None:
         raise UsageError(f"the pairs in {path.name} are not {task}: most of them do not follow it")
@@ -172,37 +174,12 @@ def described(
     return options | {name: value for name, value in optional.items() if value}
 
 
-def contradictions(sources: tuple[str, ...], targets: tuple[str, ...], path: Path) -> None:
-    """``UsageError`` for a source that has two targets, and for spaces behind a part of them."""
-    spaced = sum(target != target.rstrip() for target in targets)
-    if 0 < spaced < len(targets):
-        raise UsageError(
-            f"{spaced} of {len(targets)} targets in {path.name} end in spaces, and nothing tells "
-            "which: write all alike"
-        )
-    first_targets: dict[str, str] = {}
-    wrong = [
-        (source, target)
-        for source, target in zip(sources, targets, strict=True)
-        if first_targets.setdefault(source, target) != target
-    ]
-    if wrong:
-        source, target = wrong[0]
-        raise UsageError(
-            f"{len(wrong)} pairs in {path.name} contradict others: {source!r} has the targets "
-            f"{first_targets[source]!r} and {target!r}: keep the right ones"
-        )
-
-
-def check_pairs(pairs: PairData, contents: folders.Found) -> None:
+def check_pairs(pairs: PairData, seq2seq: bool) -> None:
     """``UsageError`` for pairs that say nothing about lines, or that the tokenizer hides."""
-    vocab, coder = pairs.vocabulary, pairs.coder
-    sources, widths = pairs.task.pairs.source, np.unique(pairs.widths)
-    ids, written = vocab.sources(sources), coder.ids(pairs.task.pairs.target)
-    check_tokens(coder, (*sources, *pairs.task.pairs.target), (*ids, *written))
-    check_tokenizer(coder, pairs.task)
+    vocab, coder, sources = pairs.vocabulary, pairs.coder, pairs.task.pairs.source
+    check_tokens(coder, (*sources, *pairs.task.pairs.target))
     named = list(vocab.named[:-1] if vocab.closed and vocab.suffix else vocab.named)
-    for number, (row, source) in enumerate(zip(ids, sources, strict=True), 1):
+    for number, (row, source) in enumerate(zip(vocab.sources(sources), sources, strict=True), 1):
         ends = vocab.closed or row[-1] == vocab.named[-1]
         if [token for token in row if token in named] != named or not ends:
             names = " ".join(map(coder.symbol, named))
@@ -210,27 +187,26 @@ def check_pairs(pairs: PairData, contents: folders.Found) -> None:
                 f"pair {number}, {source!r}, does not have the delimiters {names} in this order, "
                 "each once: name those that each source has"
             )
-        if not coder.plain(row[0]):
-            raise UsageError(f"pair {number}, {source!r}, begins with other spaces than pair 1")
-    if vocab.closed and not (vocab.suffix and contents.network.config.is_encoder_decoder):
+    if vocab.closed and not (vocab.suffix and seq2seq):
         raise UsageError(
             f"{sources[0]!r} ends in no delimiter: name the one that closes a source last, and "
             "write it into each"
         )
-    if vocab.suffix and not contents.network.config.is_encoder_decoder:
+    if vocab.suffix and not seq2seq:
         raise UsageError(
             f"the tokenizer ends sources with {coder.symbol(vocab.suffix[0])}, behind which a "
             "decoder-only model goes on writing: save it without (add_eos_token=False)"
         )
-    apart = [any(_spaced(coder, row) for row in rows) for rows in (ids, written)]
-    if apart[0] != apart[1] and pairs.task.follows is not None:
+    words, coded = tokenizer_in(pairs.task.tokenizer), coder.ids(sources, special=True)
+    vocabulary = coder.tokenizer.get_vocab(with_added_tokens=True)
+    if words.get_vocab() != vocabulary or words([*sources]).input_ids != coded:
         raise UsageError(
-            f"{'sources' if apart[0] else 'targets'} have tokens of spaces between their digits, "
-            f"and {'targets' if apart[0] else 'sources'} have none: write both alike, so that "
-            "lines can go from digit to digit"
+            f"AutoTokenizer reads texts otherwise than {pairs.task.tokenizer}/tokenizer.json: load "
+            "it, and save it again with save_pretrained"
         )
+    widths = np.unique(pairs.widths).tolist()
     for option, text in (("fit", pairs.task.fit), ("check", pairs.task.check)):
-        if text and not lengths_of(text) & {*widths.tolist()}:
+        if text and not lengths_of(text) & {*widths}:
             raise UsageError(
                 f"no pairs of --{option}-lengths {text}: there are some of "
                 f"{', '.join(map(str, widths))}"
@@ -242,18 +218,9 @@ def check_pairs(pairs: PairData, contents: folders.Found) -> None:
         )
 
 
-def _spaced(coder: Coder, ids: Sequence[int]) -> bool:
-    """Is there a token of spaces between two digits?"""
-    plain = [coder.plain(token) for token in ids]
-    return any(
-        not between and before.isdigit() and after.isdigit()
-        for before, between, after in zip(plain, plain[1:], plain[2:], strict=False)
-    )
-
-
-def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+def check_tokens(coder: Coder, texts: tuple[str, ...]) -> None:
     """``UsageError`` for texts that a tokenizer hides: without tokens, or several digits in one."""
-    unknown, tokens = coder.unknown, {token for row in ids for token in row}
+    unknown, tokens = coder.unknown, {token for row in coder.ids(texts) for token in row}
     if unknown in tokens:
         lacking = [c for c in sorted({*"".join(texts)}) if unknown in coder.ids([c])[0]]
         raise UsageError(
@@ -269,18 +236,9 @@ def check_tokens(coder: Coder, texts: Sequence[str], ids: Sequence[Sequence[int]
             )
 
 
-def check_marks(model: Foreign, record: dict[str, Any]) -> None:
-    """``UsageError`` unless a model's lines count from the delimiters that were given."""
-    if (marks := marks_of(record)) != model.marks:
-        raise UsageError(
-            f"its lines count from the tokens {list(marks.delimiters)} behind {marks.prefix}, and "
-            f"the given delimiters are {list(model.marks.delimiters)} behind {model.marks.prefix}: "
-            "name those that it was calibrated with"
-        )
-
-
-def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | str | None) -> Run:
+def _finished(config: RunConfig, model: Foreign, out: Path | str | None) -> Run:
     """Make the run of a model that is trained already, and judge it."""
+    judged = Run.draft(config).data.validation(JUDGED)
     right = float(exact_matches(model, judged).float().mean())
 
     def write_lines(folder: Path) -> None:

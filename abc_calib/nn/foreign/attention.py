@@ -1,7 +1,7 @@
-"""The attention function that foreign models call: theirs, with lines.
+"""The attention function that is put into models of ``transformers``: theirs, with lines.
 
 It is registered under ``NAME``, and a mask function with it, without which the causal mask would be
-lost in silence. Each attention module that follows lines holds its ``ModuleLines``.
+lost in silence. What each attention module holds under ``HELD`` computes its attention.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "abc_calib.load"
 A program that did not import this one gets an error: ``abc_calib.load`` is not supported.
 """
 HELD = "abc_lines"
-"""The attribute of an attention module that holds its lines."""
+"""The attribute of an attention module that holds what computes its attention."""
 RECORD = "abc_calib"
 """The entry of a model's configuration that says what was put into it."""
 
@@ -36,16 +36,9 @@ class ModuleLines(LineGather):
     ``opened``: does a token open the source?
     """
 
-    def __init__(
-        self, state: State, heads: dict[Site, Heads], off: float | None = None, opened: bool = True
-    ):
+    def __init__(self, state: State, heads: dict[Site, Heads], off: float | None, opened: bool):
         super().__init__(heads, off)
         self.state, self.stream, self.opened = state, len(heads) > 1, opened
-
-    def views(self, batch: int, queries: int, keys: int) -> list[AttentionView]:
-        """What a call sees at each site at which a head has lines."""
-        sites = [site for site, heads in self.heads.items() if any(heads)]
-        return [self.state.view(site, queries, keys, self.stream, batch) for site in sites]
 
     def gathered(self, views: Any) -> Gathered:
         """As of our own layers; in a stream the tokens of the source see themselves alone."""
@@ -66,7 +59,7 @@ class ModuleLines(LineGather):
         key = torch.where(inside, position[:, None, :, None], selected.index)
         return Gathered(key, torch.where(inside, alone, selected.bias))
 
-    def matrix(self, views: Any, keys: int) -> Tensor:
+    def matrix(self, views: list[AttentionView], keys: int) -> Tensor:
         """The same as a matrix ``(b|1, h, i, j)``; 0 for heads without lines."""
         selected = self.gathered(views)
         matrix = self.scattered(selected.index, selected.bias, keys)
@@ -76,51 +69,56 @@ class ModuleLines(LineGather):
             transparent = transparent & (position >= marks[:, -1:])[:, None, :, None]
         return matrix.masked_fill_(transparent, 0.0)
 
+    def __call__(
+        self,
+        module: nn.Module,
+        query: Tensor,  # (b, h, i, e)
+        key: Tensor,  # (b, g, j, e): g groups of heads
+        value: Tensor,
+        attention_mask: Tensor | None,
+        scaling: float | None = None,
+        dropout: float = 0.0,
+        position_bias: Tensor | None = None,
+        **_: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The output ``(b, i, h, e)`` and, if asked for, the weights ``(b, h, i, j)``."""
+        scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+        if (groups := query.shape[1] // key.shape[1]) > 1:
+            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        dropout = dropout if module.training else 0.0
+        (b, h, i, _e), j = query.shape, key.shape[2]
+        sites = [site for site, heads in self.heads.items() if any(heads)]
+        views = [self.state.view(site, i, j, self.stream, b) for site in sites]
+        if self.restricted and not self.state.weights:
+            bias = self.gathered(views)
+            if position_bias is not None:
+                index = bias.index.expand(b, h, i, -1)
+                position_bias = position_bias.expand(b, h, i, j).gather(3, index)
+                bias = Gathered(index, bias.bias + position_bias)
+            mixed = attend(query, key, value, bias, dropout, scaling)
+            return mixed.transpose(1, 2).contiguous(), None
+        added = [term for term in (position_bias, attention_mask) if term is not None]
+        added += [self.matrix(views, j).to(query.dtype)] if views else []
+        weights = weighed(query, key, sum(added, query.new_zeros(())), scaling)
+        mixed = F.dropout(weights, dropout) @ value
+        return mixed.transpose(1, 2).contiguous(), weights
 
-def along_lines(
-    module: nn.Module,
-    query: Tensor,  # (b, h, i, e)
-    key: Tensor,  # (b, g, j, e): g groups of heads
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    position_bias: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, Tensor | None]:
-    """The output ``(b, i, h, e)`` and, if asked for, the weights ``(b, h, i, j)``."""
-    lines: ModuleLines | None = module.__dict__.get(HELD)
-    if lines is None:
+
+def intercepted(module: nn.Module, *args: Any, **how: Any) -> tuple[Tensor, Tensor | None]:
+    """The attention of a module as what it holds computes it."""
+    if HELD not in module.__dict__:
         raise UsageError(
             f"{type(module).__name__} attends along lines that it was not given: load the model "
             "with abc_calib.load(folder)"
         )
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if (groups := query.shape[1] // key.shape[1]) > 1:
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    dropout = dropout if module.training else 0.0
-    (b, h, i, _e), j = query.shape, key.shape[2]
-    views = lines.views(b, i, j)
-    if lines.restricted and not lines.state.weights:
-        bias = lines.gathered(views)
-        if position_bias is not None:
-            index = bias.index.expand(b, h, i, -1)
-            bias = Gathered(index, bias.bias + position_bias.expand(b, h, i, j).gather(3, index))
-        mixed = attend(query, key, value, bias, dropout, scaling)
-        return mixed.transpose(1, 2).contiguous(), None
-    added = [term for term in (position_bias, attention_mask) if term is not None]
-    added += [lines.matrix(views, j).to(query.dtype)] if views else []
-    weights = weighed(query, key, sum(added, query.new_zeros(())), scaling)
-    mixed = F.dropout(weights, dropout) @ value
-    return mixed.transpose(1, 2).contiguous(), weights
+    return module.__dict__[HELD](module, *args, **how)
 
 
 def masked(*args: Any, config: Any = None, **how: Any) -> Any:
     """The mask as for eager attention; none where every head sees its lines alone."""
     from transformers.masking_utils import eager_mask
 
-    record = getattr(config, RECORD, None)
-    if record and record["restricted"]:
+    if (getattr(config, RECORD, None) or {}).get("restricted"):
         return None
     return eager_mask(*args, config=config, **how)
 
@@ -129,5 +127,5 @@ def register() -> None:
     """Make both functions known to ``transformers``."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
-    AttentionInterface.register(NAME, along_lines)
+    AttentionInterface.register(NAME, intercepted)
     AttentionMaskInterface.register(NAME, masked)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry import Line, LineBias
+from abc_calib.geometry import Heads, Line, LineBias, Site
 from abc_calib.nn.base import in_float64
 from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
-from abc_calib.nn.foreign.sites import explain
+from abc_calib.nn.foreign.sites import TESTED, in_one_line
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
@@ -35,7 +32,8 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
     ``UsageError`` says what it cannot do. In float64: in float32 the rounding of a trained model
     alone may change logits by 1e-4.
     """
-    with in_a_line(model):
+    name = type(model.network).__name__
+    with in_one_line(f"{name} does not do what a calibration needs", f"take {TESTED}"):
         tried = in_float64(model)
         change = check_neutral(tried, source, target)
         check_cache(tried, source[:2], target.shape[1])
@@ -49,57 +47,40 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
     return change
 
 
-@contextmanager
-def in_a_line(model: Foreign) -> Iterator[None]:
-    """Turn what the code of a model raises into a ``UsageError``."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except Exception as error:  # whatever its code raises
-        name = type(model.network).__name__
-        raise UsageError(
-            f"{name} does not do what a calibration needs ({explain(error)})"
-        ) from None
-
-
 @torch.no_grad()
 def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
     """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt."""
-    name = type(model.network).__name__
     plain, captured = model(source, target), model.attention(source, target).weights
     put(model.network, LineBias({}), model.marks, model.sites)
-    try:
-        logits, weights = model(source, target), model.attention(source, target).weights
-    finally:
-        model.set_lines(None)
+    logits, weights = model(source, target), model.attention(source, target).weights
+    model.set_lines(None)
     written = target != model.pad
-    differences = [
+    sites: tuple[Site, ...] = ("self", "cross")
+    attention = max(
         float((before - after)[written[:, None, :, None].expand_as(before)].abs().max())
-        for site in ("self", "cross")
+        for site in sites
         for before, after in zip(captured[site], weights[site], strict=True)
-    ]
-    change = Neutrality(float((plain - logits)[written].abs().max()), max(differences, default=0.0))
+    )
+    change = Neutrality(float((plain - logits)[written].abs().max()), attention)
     if not (change.logits <= LOGITS and change.attention <= WEIGHTS):
         raise UsageError(
-            f"{name} does not attend as its eager attention says: a bias of zeros changes its "
-            f"logits by {change.logits:.1g} and its attention by {change.attention:.1g}"
+            f"{type(model.network).__name__} does not attend as its eager attention says: a bias "
+            f"of zeros changes its logits by {change.logits:.1g} and its attention by "
+            f"{change.attention:.1g}"
         )
     return change
 
 
 def trial_lines(model: Foreign) -> LineBias:
     """A line in every head: along an operand, or what was written before."""
-    heads, layers = model.sites.heads, model.attention_layers
-    none, alone = list[Line](), [Line("diag", 0, 0)]
-    crossed, causal = [Line("anti", 1, 0)], [Line("diag", 0, -1)]
-    sites = {"encoder": [alone] * heads, "self": [causal] * heads, "cross": [crossed] * heads}
-    if model.stream:  # each head at one of its two sites
-        sites["cross"] = [none if head % 2 else crossed for head in range(heads)]
-        sites["self"] = [causal if head % 2 else none for head in range(heads)]
-    return LineBias(
-        {site: (tuple(map(tuple, sites[site])),) * n for site, n in layers.items() if n}
-    )
+    heads, layers = range(model.sites.heads), model.attention_layers
+    anti, before, alone = Line("anti", 1, 0), Line("diag", 0, -1), Line("diag", 0, 0)
+    sites: dict[Site, Heads] = {  # in a stream each head at one of its two sites
+        "encoder": tuple((alone,) for _ in heads),
+        "self": tuple((before,) if head % 2 or not model.stream else () for head in heads),
+        "cross": tuple(() if head % 2 and model.stream else (anti,) for head in heads),
+    }
+    return LineBias({site: (sites[site],) * n for site, n in layers.items() if n})
 
 
 @torch.no_grad()
@@ -110,25 +91,3 @@ def check_cache(model: Foreign, source: Tensor, steps: int) -> None:
     if not bool(((written == again) | (written == model.pad)).all()):
         name = type(model.network).__name__
         raise UsageError(f"{name} generates with its cache what it does not write without")
-
-
-def check_tokenizer(coder: Any, task: Any) -> None:
-    """``UsageError`` unless ``AutoTokenizer`` reads sources as the file says, and knows its tokens.
-
-    Files next to ``tokenizer.json`` may add some.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        words: Any = AutoTokenizer.from_pretrained(task.tokenizer, local_files_only=True)
-        read = words([*task.pairs.source]).input_ids
-    except Exception as error:  # whatever its code raises
-        raise UsageError(
-            f"the tokenizer in {task.tokenizer} does not load ({explain(error)}): save it again"
-        ) from None
-    same = words.get_vocab() == coder.tokenizer.get_vocab(with_added_tokens=True)
-    if not same or read != coder.ids(task.pairs.source, special=True):
-        raise UsageError(
-            f"AutoTokenizer reads texts otherwise than {task.tokenizer}/tokenizer.json: load it, "
-            "and save it again with save_pretrained"
-        )

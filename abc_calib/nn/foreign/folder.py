@@ -1,20 +1,23 @@
-"""A folder of an external model: its class, its configuration and its weights."""
+"""A folder of a model of ``transformers``: its class, configuration, weights and lines."""
 
 from __future__ import annotations
 
 import json
-import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+import torch
 
 from abc_calib.config import ForeignOptions
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.foreign.attention import RECORD, register
-from abc_calib.nn.foreign.sites import DEPTHS, explain
+from abc_calib.nn.foreign.inject import put, record_of
+from abc_calib.nn.foreign.places import Marks
+from abc_calib.nn.foreign.sites import explain, find_sites, in_one_line
+from tasks.written import squeezed
 
 NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_version", "dtype"}
 NOT_SHAPE |= {"torch_dtype"}
@@ -24,36 +27,62 @@ LFS = b"version https://git-lfs"
 
 
 @dataclass(frozen=True)
-class Found:
+class Contents:
     """A model as it was loaded, and what shapes another of its kind. ``ends``: its outputs, each.
 
-    ``lines``: that it was saved with.
+    ``lines``: that it was saved with, counted by ``marks``.
     """
 
     network: Any
     options: ForeignOptions
     ends: tuple[int, ...]
     lines: LineBias | None = None
+    marks: Marks | None = None
 
 
-def load(folder: Path | str, lined: bool = False) -> Found:
-    """The model in a folder that ``save_pretrained`` wrote; ``UsageError`` if it is none.
+def load(folder: Path | str) -> Any:
+    """The model of ``transformers`` in a folder, with the lines that it was saved with.
 
-    ``lined``: may it have lines already?
+    In evaluation mode. ``UsageError`` for a folder without a model, or one without lines.
     """
+    contents = read_model(folder)
+    if contents.lines is None:
+        raise UsageError(f"{folder} has no lines: load it with from_pretrained")
+    return contents.network
+
+
+def read_model(folder: Path | str) -> Contents:
+    """The model in a folder that ``save_pretrained`` wrote; ``UsageError`` if it is none."""
+    path = Path(folder)
+    kind = class_of(path)
+    register()
+    with in_one_line(f"{path} does not load", "save the model again"):
+        network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
+    network, ends = network.float().eval(), ends_of(network, path)
+    options, record = described_by(network, path), record_of(network)
+    if record is None:
+        return Contents(network, options, ends)
+    with in_one_line(f"{path} has lines that nothing can read", "calibrate its model again"):
+        lines, delimiters = LineBias.from_dict(record["lines"]), map(int, record["delimiters"])
+        marks = Marks((*delimiters,), 0 + record["prefix"])
+        put(network, lines, marks, find_sites(network), record["neutral"])
+        options = options.model_copy(update={"scheme": "none" if record["neutral"] else "own"})
+    return Contents(network, options, ends, lines, marks)
+
+
+def class_of(path: Path) -> Any:
+    """The class of the model in a folder; ``UsageError`` if it cannot be taken."""
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    path = Path(folder)
-    if not (path / "config.json").is_file():
+    config = path / "config.json"
+    if not config.is_file():
         raise UsageError(f"{path} has no config.json: name a folder that save_pretrained wrote")
-    try:
-        described = json.loads((path / "config.json").read_text())
+    with in_one_line(f"{config} is not a configuration", "save the model again"):
+        described = json.loads(config.read_text())
         name = (described.get("architectures") or [""])[0]
-    except (OSError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(f"{path / 'config.json'} is not a configuration ({error})") from None
-    kind: Any = getattr(transformers, str(name), None)
-    if not hasattr(kind, "from_pretrained") or not name:
+    kind: Any = getattr(transformers, name or "none", None)
+    if not hasattr(kind, "from_pretrained"):
         raise UsageError(
             f"{path} is a {name or 'model without a class'}, which transformers "
             f"{transformers.__version__} does not have: save the model with save_pretrained"
@@ -71,43 +100,7 @@ def load(folder: Path | str, lined: bool = False) -> Found:
                 raise UsageError(
                     f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
                 )
-    check_size(path, described)
-    register()
-    try:
-        network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
-    except Exception as error:  # whatever its code raises
-        raise UsageError(f"{path} does not load ({explain(error)}): save the model again") from None
-    record = getattr(network.config, RECORD, None)
-    if record and not lined:
-        raise UsageError(f"{path} has lines already: give the model that it was made from")
-    ends, options = ends_of(network, path), described_by(network, path)
-    if not record:
-        return Found(network.float().eval(), options, ends)
-    try:
-        lines = LineBias.from_dict(record["lines"])
-        for token in (*record["delimiters"], record["prefix"]):
-            operator.index(token)
-        options = options.model_copy(update={"scheme": "none" if record["neutral"] else "own"})
-    except (AbcError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} has lines that nothing can read ({explain(error)})") from None
-    return Found(network.float().eval(), options, ends, lines)
-
-
-def check_size(path: Path, described: dict[str, Any]) -> None:
-    """``UsageError`` for more layers than the files of the weights have tensors."""
-    tensors = 0
-    try:
-        for file in path.glob("*.safetensors"):
-            with safe_open(file, "pt") as opened:
-                tensors += len(opened.keys())
-    except (OSError, SafetensorError):  # loading says what is wrong with it
-        return
-    layers = max([0, *(n for name in DEPTHS if isinstance(n := described.get(name), int))])
-    if tensors and layers > tensors:
-        raise UsageError(
-            f"{path / 'config.json'} describes a model of {layers:,} layers, and the weights in "
-            f"its folder are {tensors:,} tensors: give the configuration that they were saved with"
-        )
+    return kind
 
 
 def described_by(network: Any, folder: Path) -> ForeignOptions:
@@ -129,3 +122,56 @@ def ends_of(network: Any, folder: Path) -> tuple[int, ...]:
     raise UsageError(
         f"nothing in {folder} says which token ends an output: set model.config.{END} and save it"
     )
+
+
+def tokenizer_in(folder: Path | str) -> Any:
+    """The tokenizer of a folder as ``transformers`` loads it."""
+    from transformers import AutoTokenizer
+
+    with in_one_line(f"the tokenizer in {folder} does not load", "save it again"):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+class LoadedFolder:
+    """A model as its users load it, with its own tokenizer and settings; from texts to texts.
+
+    ``UsageError`` for a folder that does not load.
+    """
+
+    def __init__(self, path: Path):
+        contents = read_model(path)
+        self.network, self.ends = contents.network, torch.tensor(contents.ends)
+        self.words = tokenizer_in(path)
+
+    def answers(self, texts: Sequence[str], steps: int, most: int) -> list[str | None]:
+        """What ``generate()`` writes for each source, without spaces; None if it writes no end.
+
+        At most ``steps`` tokens, or fewer if the folder's settings say so. Sources of one length
+        are run together, without padding, but at most ``most`` of them.
+        """
+        read = [self.words(text) for text in texts]
+        sizes = [len(encoding["input_ids"]) for encoding in read]
+        outputs: dict[int, str | None] = {}
+        for size in {*sizes}:
+            rows = [row for row, own in enumerate(sizes) if own == size]
+            for first in range(0, len(rows), most):
+                group = rows[first : first + most]
+                written = self._written([read[row] for row in group], steps)
+                outputs |= dict(zip(group, written, strict=True))
+        return [outputs[row] for row in range(len(texts))]
+
+    @torch.inference_mode()
+    def _written(self, read: Sequence[Any], steps: int) -> list[str | None]:
+        names = [name for name in ("input_ids", "attention_mask") if name in read[0]]
+        inputs = {name: torch.tensor([encoding[name] for encoding in read]) for name in names}
+        limit, begun = self.network.generation_config, inputs["input_ids"].shape[1]
+        begun = 1 if self.network.config.is_encoder_decoder else begun
+        allowed = limit.max_new_tokens or (limit.max_length - begun if limit.max_length else steps)
+        try:
+            written = self.network.generate(**inputs, max_new_tokens=min(allowed, steps))
+        except Exception as error:  # whatever its code raises
+            return [f"an error: {explain(error)}"] * len(read)
+        written = written[:, begun:]
+        ended = torch.isin(written, self.ends).any(1).tolist()
+        texts = (squeezed(self.words.decode(ids, skip_special_tokens=True)) for ids in written)
+        return [text if end else None for text, end in zip(texts, ended, strict=True)]

@@ -1,4 +1,4 @@
-"""Lines in a model of ``transformers``: put in, taken out, and found again when it is loaded.
+"""Lines in a model of ``transformers``: put in, and taken out.
 
 What was put in is an entry of the model's configuration, so that ``save_pretrained`` writes it and
 ``load`` finds it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,14 +16,15 @@ from torch import Tensor, nn
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
 from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
-from abc_calib.nn.foreign.folder import load as read_model
 from abc_calib.nn.foreign.places import Marks, State, cache_of
 from abc_calib.nn.foreign.sites import TESTED, Sites, check_model, find_sites
 
 HOOKS = "abc_hooks"
 """The attribute of a model that holds what removes our hooks."""
+SITES = "abc_sites"
+"""The attribute of a model with lines that holds its sites."""
 MARKS = "abc_marks"
-"""The attribute of a model that was captured: by what its sources are read."""
+"""The attribute of a model that holds by what its sources are read."""
 PLACES = "abc_places"
 """The attribute of a cache and of an encoder's output that holds where its tokens stand."""
 
@@ -43,19 +43,13 @@ def inject(
     ``neutral``: without the model's own positions, as a model is retrained. ``UsageError`` leaves
     the model as it was.
     """
-    lines, chosen = bias or LineBias({}), None if delimiters is None else marked(delimiters, prefix)
     check_model(model)
-    before = record_of(model)
-    marks = chosen or model.__dict__.get(MARKS) or (marks_of(before) if before else None)
-    if marks is None:
+    known = model.__dict__.get(MARKS)
+    if delimiters is None and known is None:
         raise UsageError("inject does not know the delimiters: capture first, or give delimiters")
-    detach(model)
-    try:
-        put(model, lines, marks, find_sites(model), neutral)
-    except UsageError:
-        if before is not None:
-            restore(model, before)
-        raise
+    marks = known if delimiters is None else marked(delimiters, prefix)
+    sites = model.__dict__.get(SITES) or find_sites(model)
+    put(model, bias or LineBias({}), marks, sites, neutral)
     return model
 
 
@@ -67,24 +61,6 @@ def marked(delimiters: Sequence[int] | Marks, prefix: int = 0) -> Marks:
     if not ids or not all(isinstance(token, int) for token in ids):
         raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
     return Marks(ids, prefix)
-
-
-def load(folder: Path | str) -> Any:
-    """The model of ``transformers`` in a folder, with the lines that it was saved with.
-
-    In evaluation mode. ``UsageError`` for a folder without a model, or one without lines.
-    """
-    contents = read_model(folder, lined=True)
-    if contents.lines is None:
-        raise UsageError(f"{folder} has no lines: load it with from_pretrained")
-    restore(contents.network, contents.network.config.abc_calib)
-    return contents.network
-
-
-def restore(network: Any, record: Mapping[str, Any]) -> None:
-    """Put the lines into a model again that an entry of its configuration describes."""
-    lines, marks = LineBias.from_dict(record["lines"]), marks_of(record)
-    put(network, lines, marks, find_sites(network), record["neutral"])
 
 
 def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:
@@ -105,24 +81,21 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
         )
     detach(model)
     register()
-    state, modules = State(), dict(model.named_modules())
-    gathers = [
-        (name, ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0))
-        for site, names in sites.modules.items()
-        for name, heads in zip(names, of_module(lines, sites, site), strict=True)
-    ]
-    for name, gather in gathers:
-        modules[name].__dict__[HELD] = gather
-    model.__dict__[HOOKS] = listen(model, marks, state)
-    if neutral:
-        model.__dict__[HOOKS] += silence(modules, sites.positions)
+    state, modules, restricted = State(), dict(model.named_modules()), True
+    for site, names in sites.modules.items():
+        for name, heads in zip(names, of_modules(lines, sites, site), strict=True):
+            held = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
+            modules[name].__dict__[HELD] = held
+            restricted &= held.restricted
+    hooks = listen(model, marks, state) + (silence(modules, sites.positions) if neutral else [])
+    model.__dict__ |= {HOOKS: hooks, SITES: sites, MARKS: marks}
     model.set_attn_implementation(NAME)
     record = {
         "lines": lines.to_dict(),
         "delimiters": list(marks.delimiters),
         "prefix": marks.prefix,
         "neutral": neutral,
-        "restricted": all(gather.restricted for _, gather in gathers),
+        "restricted": restricted,
     }
     for config in configurations(model):
         config.abc_calib = record
@@ -131,7 +104,7 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
     model.config.architectures = [type(model).__name__]
 
 
-def of_module(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Heads]]:
+def of_modules(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Heads]]:
     """For each module of a site the lines of its heads: in a stream those of both sites."""
     line_sites: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
     none: Heads = ((),) * sites.heads
@@ -139,11 +112,6 @@ def of_module(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Head
         {line_site: lines.heads(line_site, layer) or none for line_site in line_sites}
         for layer in range(len(sites.modules[site]))
     ]
-
-
-def marks_of(record: Mapping[str, Any]) -> Marks:
-    """By what the sources are read of a model that holds lines."""
-    return Marks(tuple(record["delimiters"]), record["prefix"])
 
 
 def record_of(model: Any) -> dict[str, Any] | None:
@@ -155,14 +123,13 @@ def detach(model: Any) -> None:
     """Take everything out again that ``put`` put in."""
     for hook in model.__dict__.pop(HOOKS, []):
         hook.remove()
+    model.__dict__.pop(SITES, None)
     for module in model.modules():
         module.__dict__.pop(HELD, None)
     for config in configurations(model):
         config.__dict__.pop(RECORD, None)
-    if (
-        model.config.__dict__.pop("attn_implementation", None)
-        or model.config._attn_implementation == NAME
-    ):
+    saved = model.config.__dict__.pop("attn_implementation", None)
+    if saved or model.config._attn_implementation == NAME:
         model.set_attn_implementation("sdpa" if model._supports_sdpa else "eager")
 
 
@@ -190,9 +157,8 @@ class Listener:
                 f"model.set_attn_implementation({NAME!r})"
             )
         self.state.weights = bool(kwargs.get("output_attentions"))
-        output = kwargs.get("encoder_outputs")
-        if (source := getattr(output, PLACES, None)) is not None:
-            self.state.source = source
+        source = getattr(kwargs.get("encoder_outputs"), PLACES, None)
+        self.state.source = self.state.source if source is None else source
 
     def reads(self, _: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         """Before what reads the source."""
@@ -241,7 +207,8 @@ def silence(modules: Mapping[str, nn.Module], positions: Mapping[str, list[str]]
     for kind, names in positions.items():
         for module in (modules[name] for name in names):
             if kind == "relative":
-                blank(module)
+                table: Any = module
+                nn.init.zeros_(table.weight).requires_grad_(False)
             elif kind == "rotary" or type(module) is nn.Embedding:
                 hooks.append(module.register_forward_pre_hook(at_first, with_kwargs=True))
             else:
@@ -263,14 +230,6 @@ class Silenced:
 def nothing(*_: Any, **__: Any) -> Tensor:
     """Zero, which can be added to hidden states of any shape, type and device."""
     return torch.zeros(())
-
-
-def blank(table: Any) -> None:
-    """Zero, and not trained any more; what is loaded later has been saved so."""
-    if table.weight.device.type != "meta":
-        with torch.no_grad():
-            table.weight.zero_()
-    table.weight.requires_grad_(False)
 
 
 def at_first(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:

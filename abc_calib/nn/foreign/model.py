@@ -34,6 +34,7 @@ from abc_calib.nn.foreign.sites import find_sites
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
 """The files of a tokenizer in a model's folder."""
 SPECIAL = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
+WRONG_KEYS = ("missing_keys", "unexpected_keys", "mismatched_keys")
 ENDLESS = 2**18
 """Tokens after which ``generate()`` stops without an end token."""
 
@@ -51,43 +52,26 @@ class Sources:
     closed: bool
     stream: bool
 
-    def ids(self, source: Tensor, pad: int) -> tuple[Tensor, Tensor]:
-        """Ids ``(b, s)`` and which of them are no padding."""
-        content = source[:, 1:]
-        lengths = content.ne(pad).sum(1)
-        behind = () if self.stream else self.suffix[1:] if self.closed else self.suffix
-        ids = torch.cat([self._repeated(self.prefix, source), content], 1)
-        lengths = lengths + len(self.prefix)
-        if behind:
-            ids = F.pad(ids, (0, len(behind)), value=pad)
-            at = lengths[:, None] + torch.arange(len(behind), device=ids.device)
-            ids = ids.scatter(1, at, self._repeated(behind, source))
-            lengths = lengths + len(behind)
-        width = int(lengths.max()) if len(ids) else ids.shape[1]
-        places = torch.arange(width, device=ids.device)
-        if not self.stream:
-            return ids[:, :width], places < lengths[:, None]
-        left = (width - lengths)[:, None]
-        mask = places >= left
-        moved = ids.gather(1, (places - left).clamp(min=0))
-        return moved.masked_fill(~mask, pad), mask
+    def ids(self, source: Tensor, pad: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Ids ``(b, n)``, which of them are no padding, and where the tokens of ``source`` stand.
 
-    @staticmethod
-    def _repeated(ids: tuple[int, ...], like: Tensor) -> Tensor:
-        return like.new_tensor(ids).expand(len(like), -1)
-
-    def places(self, mask: Tensor, width: int) -> Tensor:
-        """Where the tokens of our sources stand among ``width`` ids, ``(b, s)``; -1 for none.
-
-        ``mask (b, s)``: which are no padding. What closes the source of a stream is the output's.
+        -1 for those that are not there. What closes the source of a stream is the output's.
         """
-        place, counts = torch.arange(mask.shape[1], device=mask.device), mask.sum(1)[:, None]
-        at = (place + len(self.prefix) - 1).expand_as(mask)
+        behind = () if self.stream else self.suffix[1:] if self.closed else self.suffix
+        before, after = (
+            source.new_tensor(ids).long().expand(len(source), -1) for ids in (self.prefix, behind)
+        )
+        ids = torch.cat([before, source[:, 1:], after], 1)
+        valid = ids != pad
+        order = valid.int().argsort(dim=1, descending=not self.stream, stable=True)
+        ids, mask = ids.gather(1, order), valid.gather(1, order)
+        kept = mask.any(0) | (len(mask) == 0)
+        at = order.argsort(1)
         if self.stream:
-            at = at + width - (counts + len(self.prefix) - 1)
-            mask = mask & (place < counts - 1)
-        opened = bool(self.prefix) | (place > 0)
-        return at.masked_fill(~(mask & opened), -1)
+            valid &= at < at.shape[1] - 1
+            at = at - int((~kept).sum())
+        at = F.pad(at.masked_fill(~valid, -1), (1, 0), value=-1)[:, len(self.prefix) :]
+        return ids[:, kept], mask[:, kept], at[:, : source.shape[1]]
 
 
 class Foreign(Model):
@@ -139,20 +123,18 @@ class Foreign(Model):
 
     def _run(self, source: Tensor, target: Tensor, kept: int = 0, **how: Any) -> Any:
         """The network's output while ``target`` is written."""
-        ids, mask = self.sources.ids(source, self.pad)
-        if not self.stream:
-            read = self._plain(self.shifted(target))
-            inputs = {"input_ids": self._plain(ids), "attention_mask": mask.long()}
-            with self._room(ids.shape[1]):
-                return self.network(**inputs, decoder_input_ids=read, use_cache=False, **how)
-        ids = torch.cat([ids, target[:, :-1]], 1)
-        mask = torch.cat([mask, torch.ones_like(target[:, :-1], dtype=torch.bool)], 1)
-        if kept and self.keeps:
-            how["logits_to_keep"] = kept
-        places = (mask.long().cumsum(1) - 1).clamp(min=0)  # padding on their left left out
-        inputs = {"attention_mask": mask.long(), "position_ids": places}
+        ids, mask, _ = self.sources.ids(source, self.pad)
+        if self.stream:
+            ids = torch.cat([ids, target[:, :-1]], 1)
+            mask = F.pad(mask, (0, target.shape[1] - 1), value=True)
+            how["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0)  # without padding
+            if kept and self.keeps:
+                how["logits_to_keep"] = kept
+        else:
+            how["decoder_input_ids"] = self._plain(self.shifted(target))
+        inputs = {"input_ids": self._plain(ids), "attention_mask": mask.long(), **how}
         with self._room(ids.shape[1]):
-            return self.network(input_ids=self._plain(ids), **inputs, use_cache=False, **how)
+            return self.network(**inputs, use_cache=False)
 
     @contextmanager
     def _room(self, tokens: int) -> Iterator[None]:
@@ -178,7 +160,7 @@ class Foreign(Model):
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
         """As ``generate()`` writes."""
-        ids, mask = self.sources.ids(source, self.pad)
+        ids, mask, _ = self.sources.ids(source, self.pad)
         how = {"attention_mask": mask.long(), "max_new_tokens": steps}
         with self._room(ids.shape[1] + steps):
             written = self.network.generate(self._plain(ids), **how)
@@ -196,28 +178,21 @@ class Foreign(Model):
             outputs = self._run(source, target, output_attentions=True)
         finally:
             self.network.set_attn_implementation(how)
-        mask, written = source != self.pad, target != self.pad
-        rows: dict[Site, Tensor] = {"encoder": mask, "self": written, "cross": written}
-        weights = self._split(outputs, mask, target.shape[1])
-        views = self.views(source, target)
+        _, _, at = self.sources.ids(source, self.pad)
+        weights = self._split(outputs, at, target.shape[1])
+        written, views = target != self.pad, self.views(source, target)
+        rows = {"encoder": source != self.pad, "self": written, "cross": written}
         return AttentionWeights(weights, views, {site: rows[site] for site in weights})
 
-    def _split(self, outputs: Any, mask: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
+    def _split(self, outputs: Any, at: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
         """The weights of each site, with the rows and keys of our sources and targets."""
-        attentions = outputs.attentions if self.stream else outputs.cross_attentions
-        if not attentions or any(layer is None for layer in attentions):
-            name = type(self.network).__name__
-            raise UsageError(f"{name} gives no attention weights with eager attention")
         if self.stream:
             rows = [layer[:, :, -steps:] for layer in outputs.attentions]
-            at = self.sources.places(mask, rows[0].shape[3] - steps + 1)
             cross, self_weights = [picked(x, at, 3) for x in rows], [x[..., -steps:] for x in rows]
             return {"encoder": (), "self": tuple(self_weights), "cross": tuple(cross)}
-        at = self.sources.places(mask, 0)
         inner = [picked(picked(x, at, 3), at, 2) for x in outputs.encoder_attentions]
         cross = [picked(layer, at, 3) for layer in outputs.cross_attentions]
-        self_weights = outputs.decoder_attentions
-        return {"encoder": tuple(inner), "self": tuple(self_weights), "cross": tuple(cross)}
+        return {"encoder": (*inner,), "self": (*outputs.decoder_attentions,), "cross": (*cross,)}
 
     def views(self, source: Tensor, target: Tensor) -> dict[Site, AttentionView]:
         """Where the queries and keys of each site stand while ``target`` is written."""
@@ -236,11 +211,9 @@ class Foreign(Model):
         return torch.optim.AdamW(trained, betas=(0.9, 0.98), fused=True)
 
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
-        config = self.network.config
-        tokens = batch * (keys + steps)
-        needed = 40 * tokens * 5 * config.hidden_size * 4 + tokens * self.vocabulary * 8
-        record = record_of(self.network)
-        if self._lines is not None and record and record["restricted"]:
+        tokens, width = batch * (keys + steps), self.network.config.hidden_size
+        needed = 40 * tokens * 5 * width * 4 + tokens * self.vocabulary * 8
+        if (record_of(self.network) or {}).get("restricted"):
             return needed
         return needed + 6 * self.sites.heads * batch * (keys + steps) ** 2 * 4
 
@@ -258,10 +231,8 @@ class Foreign(Model):
         how: dict[str, Any] = {"config": copy.deepcopy(self.network.config)}
         how |= {"state_dict": weights, "output_loading_info": True}
         network, info = type(self.network).from_pretrained(None, **how)
-        wrong = [name for kind in ("missing_keys", "unexpected_keys") for name in info[kind]]
-        if wrong or info["mismatched_keys"]:
-            name = next(iter(wrong), "some have another size")
-            raise AbcError(f"its weights are another model's ({name})")
+        if wrong := [name for kind in WRONG_KEYS for name in info[kind]]:
+            raise AbcError(f"its weights are another model's ({wrong[0]})")
         self.network.load_state_dict(network.state_dict())
         return True
 
@@ -272,7 +243,7 @@ def build_network(options: ForeignOptions, tokens: TokenIds) -> Any:
 
     transformers.utils.logging.disable_progress_bar()
     kind: Any = getattr(transformers, options.architecture, None)
-    if kind is None or not hasattr(kind, "config_class"):
+    if kind is None:
         raise UsageError(f"transformers has no class {options.architecture}: install its version")
     # experts by a plain loop: the others compute in no double precision
     how = {"attn_implementation": None, "experts_implementation": "eager"}

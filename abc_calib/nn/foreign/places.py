@@ -21,14 +21,13 @@ from abc_calib.geometry import Site
 from abc_calib.geometry.coords import AttentionView, Coords, output_coords, source_coords
 
 CACHES = ("cache", "past_key_values")
-"""What releases of ``transformers`` call a cache, from 5.24 on and before. Newer ones take either.
-"""
+"""What releases of ``transformers`` call a cache, from 5.24 on and before."""
 
 
 def cache_of(values: Any) -> Any:
     """The cache among a call's arguments or in its output, or None."""
-    by_name = values if isinstance(values, Mapping) else {}
-    return next((by_name[name] for name in CACHES if by_name.get(name) is not None), None)
+    named = values if isinstance(values, Mapping) else {}
+    return next((named[name] for name in CACHES if named.get(name) is not None), None)
 
 
 @dataclass(frozen=True)
@@ -73,14 +72,13 @@ class State(threading.local):
     asked for?
     """
 
-    source: Coords | None = None
+    source: Coords | None
     tokens: int | None = None
     past: int = 0
     weights: bool = False
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> State:
-        state = memo[id(self)] = State()
-        return state
+    def __init__(self, source: Coords | None = None):
+        self.source = source
 
     def __reduce__(self) -> Any:
         return State, ()
