@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 DEFAULTS = RETRAIN.chosen | dict.fromkeys(
     ("seed", "sampling", "length", "format"), "as in the first training"
 )
-NoRetrain = Annotated[bool, typer.Option("--no-retrain", help="Stop before.")]
-Force = Annotated[bool, typer.Option("--force", help="Even if it often answers wrong.")]
+NoRetrain = Annotated[bool, typer.Option("--no-retrain", help="Only find lines.")]
+Force = Annotated[bool, typer.Option("--force", help="Even if the model is often wrong.")]
 
 
 @command(defaults=DEFAULTS)

@@ -76,7 +76,11 @@ def refused(error: Any) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return ""
-    message = " ".join(error.format_message().removesuffix(".").split())
+    text = error.format_message().replace("Value error, ", "").removesuffix(".")
+    message = " ".join(text.split())
+    context = getattr(error, "ctx", None)
+    if context is not None and message.startswith(("Missing ", "Got unexpected ")):
+        message += f": abc {context.info_name} --help shows an example"
     return message[:1].lower() + message[1:]
 
 

@@ -130,7 +130,7 @@ class Multiplication(Arithmetic):
 
 
 class Parity(Arithmetic):
-    """Whether the ones are odd in number: ``1011 -> 1``.
+    """Whether the number of ones is odd: ``1011 -> 1``.
 
     The model writes the running xor from the last bit to the first, ``1 0 0 1``
     (paper, section 3.2), and its last bit is the answer.
@@ -163,7 +163,7 @@ class Parity(Arithmetic):
 
 
 class Subtraction(Arithmetic):
-    """A number less one that is not larger: ``502-7 -> 495``, of which the model writes ``5 9 4``.
+    """A number minus one that is not larger: ``502-7 -> 495``, of which the model writes ``5 9 4``.
 
     The answer is as wide as the wider operand: ``502-499`` is written ``3 0 0``.
     """

@@ -232,7 +232,7 @@ class LongMultiplication(RowTask):
 
 
 class Sum(RowTask):
-    """The sum of any number of numbers, one added after another: ``9+8+5 -> 22``.
+    """The sum of any number of numbers, added in order: ``9+8+5 -> 22``.
 
     Written ``9 | 7 1 | 2 2``: row r is the row before and operand r, without leading zeros.
     """

@@ -200,6 +200,7 @@ FIT, CHECK = "--fit-lengths", "--check-lengths"
         (WRONG, "+,=", (), f"2 of the {len(WRONG)} pairs in p.jsonl are wrong"),
         (WRONG, "+,=", (), f"the first is pair 8, '{WRONG[7][0]}' with '1'"),
         ([*reversals(3), ("12=", "12"), ("34=", "43"), ("12=", "21")], "=", (), "contradict"),
+        ([(a, b + " " * (i % 2)) for i, (a, b) in enumerate(sums())], "+,=", (), "end in spaces"),
         ([(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)], "=", (), "all sources are 3 wide"),
         ("{", "=", (), "line 1 of"),
         ([*reversals(3)[:50], ("1x=", "x1")], "=", (), "no token for 'x'"),
@@ -278,6 +279,14 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     inject(model, abc.LineBias({}), Marks((14, 15)))
     saved(model, tokenizer(), somebodys.folder)
     assert "has lines already" in refusal(somebodys) and nothing_is_left(runs_root)
+
+
+def test_a_configuration_of_another_size_is_refused_at_once(somebodys, runs_root):
+    path = somebodys.folder / "config.json"
+    config = json.loads(path.read_text())
+    for name, words in (("hidden_size", "does not load"), ("num_hidden_layers", "describes 10,")):
+        path.write_text(json.dumps(config | {name: 10**7}))
+        assert words in refusal(somebodys) and nothing_is_left(runs_root)
 
 
 def test_options_that_belong_together(somebodys, runs_root):

@@ -35,7 +35,7 @@ class CalibrationOptions(Options):
     threshold: Threshold | dict[Site, Threshold] | None = option(
         None,
         "nnls: least share of a head's attention on a line, by default of 0.4, 0.3, 0.2 and 0.1 "
-        "what carries over to training lengths left out and sees least; mean: k, for lines above "
+        "the set that works on longer lengths and reads fewest tokens; mean: k, for lines above "
         "mean + k standard deviations, by default 4, or by site, as in cross=4.5,self=0.87; rows: "
         "least share of the heaviest line, 0.01.",
     )

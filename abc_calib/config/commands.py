@@ -17,7 +17,7 @@ LONGEST = 10**7
 MOST_SAMPLES = 10**7
 MOST_MINUTES = 10**6
 LARGEST_SEED = 2**63 - 1
-DENSE = "Compute every row through all layers, equal ones again."
+DENSE = "Compute every output through all layers, repeated windows too."
 SIZE = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})")
 
 
@@ -133,7 +133,7 @@ class EvaluateOptions(Options):
     )
     set: Word | None = option(None, "Token tasks: one of the papers' sets, such as heldout_inputs.")
     seed: int = option(0, "Seed of the test sets.", ge=0, le=LARGEST_SEED)
-    greedy: bool = option(False, "Decode, instead of one pass over the right output.")
+    greedy: bool = option(False, "Decode greedily, instead of one pass with teacher forcing.")
     dense: bool = option(False, DENSE)
 
     _several = csv_field("lengths", "operands")
@@ -178,7 +178,7 @@ class StressOptions(Options):
 class CertifyOptions(Options):
     """How long to look for an answer."""
 
-    minutes: float = option(15.0, "Most time for one enumeration.", gt=0, le=MOST_MINUTES)
+    minutes: float = option(15.0, "Time limit for checking all windows.", gt=0, le=MOST_MINUTES)
 
 
 WIDTHS = {"column": 3.25, "page": 6.75, "neurips": 5.5, "icml": 6.75, "iclr": 5.5, "acl": 6.3}

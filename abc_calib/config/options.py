@@ -161,6 +161,7 @@ def refusal(kind: type[Options], error: ValidationError) -> UsageError:
     first = max(error.errors(), key=lambda problem: len(problem["loc"]))  # a union has several
     path = [str(part) for part in first["loc"]]
     name, rule = shortened(".".join(path)), first["msg"].removeprefix("Value error, ")
+    rule = rule.split(", unable to parse")[0]
     if first["type"] == "extra_forbidden":
         choices = f": choose among {', '.join(kind.model_fields)}" if len(path) == 1 else ""
         return UsageError(f"unknown option {name!r} of {kind.group_title}{choices}")

@@ -61,7 +61,8 @@ def latest() -> Path:
     try:
         return find(runs_root() / read_text(marker, LONGEST_NAME).strip())
     except FileNotFoundError:
-        raise UsageError(f"there is no run in {runs_root()} yet: abc train successor") from None
+        hint = "abc train successor, or name a model, as in --run zoo:addition"
+        raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
     except UsageError:
         raise
     except (OSError, ValueError) as error:

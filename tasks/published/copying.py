@@ -140,7 +140,7 @@ class InvReverseReCopy(InvReCopy):
 
 
 class DeDupe(Copying):
-    """One digit a run: ``0 0 0 5 5 5 5 5 -> 0 5``.
+    """One digit per run of equal digits: ``0 0 0 5 5 5 5 5 -> 0 5``.
 
     As published, the source that a model reads ends with a literal ``<eos>``.
     """

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
@@ -16,7 +18,7 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.foreign.attention import RECORD, register
 from abc_calib.nn.foreign.inject import put, record_of
 from abc_calib.nn.foreign.places import Marks
-from abc_calib.nn.foreign.sites import explain, find_sites, in_one_line
+from abc_calib.nn.foreign.sites import DEPTHS, explain, find_sites, in_one_line
 from tasks.written import squeezed
 
 NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_version", "dtype"}
@@ -94,12 +96,18 @@ def class_of(path: Path) -> Any:
             f"{path} holds an adapter or quantised weights: save the whole model in float32, with "
             "merge_and_unload() or dequantize() first"
         )
+    tensors = 0
     for file in path.glob("*.safetensors"):
         with file.open("rb") as opened:
             if opened.read(len(LFS)) == LFS:
                 raise UsageError(
                     f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
                 )
+        with suppress(SafetensorError), safe_open(file, "pt") as weights:
+            tensors += len(weights.keys())
+    layers = max([0, *(n for name in DEPTHS if isinstance(n := described.get(name), int))])
+    if 0 < tensors < layers:
+        raise UsageError(f"{config} describes {layers:,} layers, and there are {tensors:,} tensors")
     return kind
 
 
