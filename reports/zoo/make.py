@@ -55,6 +55,7 @@ def packed(run: Run, folder: Path) -> Run:
     shutil.copytree(run.path, folder, ignore=skipped)
     config = json.loads((folder / "config.json").read_text()) | {"parent": None}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    run.bias().save(folder / "bias.safetensors")  # without the attention that it was read from
     for name in (CALIBRATION, RESULT):
         if (folder / name).exists():  # a repaired run was not calibrated itself
             write_record(folder / name, json.loads((folder / name).read_text()))
