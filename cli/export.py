@@ -11,7 +11,7 @@ from abc_calib.config import CertifyOptions, EvaluateOptions, build
 from abc_calib.errors import UsageError
 from cli.certify import certified_first
 from cli.command import Out, RunArgument, command
-from cli.console import Result
+from cli.console import Result, typed
 
 if TYPE_CHECKING:
     from abc_calib.runs import Run
@@ -85,7 +85,8 @@ def card(run: RunArgument = None, out: Out = None) -> Result:
     from abc_calib.reporting.card import card as write_card
 
     if out is None:
-        raise UsageError("a card is written into a new folder: abc card --out FOLDER")
+        words = " ".join(["abc card", *([typed(run)] if run else []), "--out FOLDER"])
+        raise UsageError(f"a card is written into a new folder: {words}")
     opened_run = stages.opened(run)
     folder = write_card(opened_run, out)
     return written(opened_run, [folder], f"upload it: hf upload USER/NAME {folder}")

@@ -94,10 +94,10 @@ def get_task(name: str, **options: Any) -> Task:
         raise TaskError(unknown("task", name, TASKS))
     kind = kinds[name]
     chosen = {key: value for key, value in options.items() if value is not None}
-    for key in chosen:
+    for key, value in chosen.items():
         if key not in kind.options:
             allowed = f"it takes {', '.join(kind.options)}" if kind.options else "it takes none"
-            raise TaskError(f"{name} has no option {key!r}: {allowed}")
+            raise TaskError(f"{name} has no option {key!r} (here {str(value)[:60]!r}): {allowed}")
     return kind(**chosen)
 
 

@@ -190,7 +190,6 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
     assert ran["start"] == ("trial" if goes_on else "fresh")
     assert (ran["learning_rate"], ran["warmup"], ran["stop_early"]) == (*rates, True)
     assert ran["ends"] == ("windows" if goes_on else "held out")
-    assert options.stop_early == goes_on  # without windows a retraining takes all of its steps
     if goes_on:
         (run.path / "trial.safetensors").write_bytes(b"damaged")
         with pytest.raises(AbcError, match=r"trial.safetensors"):

@@ -74,7 +74,9 @@ def _planned(
     recipe = recipe_of(problem, preset, kind, chosen)
     shape = recipe.shape if finetune is None else finetune.config.model
     shape = shape.model_copy(update=of_model.chosen)
-    training = recipe.first.model_copy(update=of_training.chosen)
+    drawn = {"length": problem.train_length, "sampling": problem.sampling}
+    unset = {name: drawn[name] for name in drawn if name not in recipe.first.model_fields_set}
+    training = recipe.first.model_copy(update=unset | of_training.chosen)
     check_samples(PROBLEMS, training.length, "length")
     check_optimizer(model_class, training)
     data = make_data(problem, training)

@@ -73,7 +73,7 @@ class Recipe:
 
     shape: ModelOptions
     first: TrainOptions
-    retraining: TrainOptions
+    retraining: TrainOptions = ADAM
     retrained: dict[str, Any] = field(default_factory=dict)
 
 
@@ -91,14 +91,12 @@ def transformer(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
     """The encoder-decoder; an attention window's lines are given, as a retraining's are."""
     if options.get("epochs") is not None:
         raise UsageError("epochs are for recurrent models (model gru): give steps")
-    shape, first, retraining = PRESETS[preset]
-    drawn = {"length": task.train_length, "sampling": task.sampling}
-    recipe = Recipe(shape, changed(first, drawn), retraining)
+    recipe = Recipe(*PRESETS[preset])
     if preset == "default":
         recipe = in_rows(task, recipe) if "row" in task.notation else in_one_row(task, recipe)
     if options.get("attention_window"):
         steps = {"steps": 2 * recipe.retraining.steps}  # each row sees more
-        first = changed(recipe.retraining, drawn | steps)
+        first = changed(recipe.retraining, steps)
         return Recipe(recipe.shape, first, recipe.retraining, recipe.retrained)
     return recipe
 
@@ -203,9 +201,8 @@ def recurrent(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
         "monitor": "loss" if by_loss else "accuracy",
         "teacher_forcing": 0.2 if by_loss else 1.0,
     }
-    drawn = {"length": length, "sampling": task.sampling}
     dev = {"dev": "longer" if backbone == "ray_chowdhury" else "same"}
-    return Recipe(shape, changed(ADAM, {**schedule, **drawn, **dev}), ADAM)
+    return Recipe(shape, changed(ADAM, {**schedule, **dev}), ADAM)
 
 
 RECIPES: dict[str, Callable[[Task, str, Mapping[str, Any]], Recipe]] = {

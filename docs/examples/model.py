@@ -8,7 +8,7 @@ from abc_calib.config.options import option
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.nn.base import Decoded, Model
 from abc_calib.nn.build import MODELS
-from abc_calib.training.recipes import RECIPES
+from abc_calib.training.recipes import RECIPES, Recipe
 
 
 class StripOptions(ModelOptions):
@@ -66,7 +66,8 @@ class Strip(Model):
 
 def strip(task, preset, given):
     """Give the defaults of its shape and of its training."""
-    return StripOptions(), TrainOptions(steps=300, batch=32, learning_rate=0.02, warmup=0)
+    training = TrainOptions(steps=300, batch=32, learning_rate=0.02, optimizer="adam", warmup=0)
+    return Recipe(StripOptions(), training)
 
 
 MODEL_OPTIONS["strip"] = StripOptions
