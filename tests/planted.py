@@ -326,7 +326,7 @@ class Maker:
         """
         run, found = self.base(name), self.places(name)
         for at in order.tolist():
-            if (one := unit(found, at, 2.0 if margin == 1e-6 else 0.05)) is None:
+            if (one := unit(found, at, 0.5 if margin == 1e-6 else 0.05)) is None:
                 continue
             writes = [moved(found, one, m) for m in (-margin, margin)]
             if None in writes:

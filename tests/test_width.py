@@ -61,7 +61,7 @@ def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch):
         if words[0] == "runs":
             columns = ["run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds"]
             assert lines[0].split() == columns
-            assert "a folder of" in said.out
+            assert "a folder" in said.out
 
 
 def test_sentences_are_broken_in_a_terminal_alone_and_never_within_a_word():

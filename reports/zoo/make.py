@@ -18,9 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 
 from abc_calib import stages
+from abc_calib.geometry.bias import stored
 from abc_calib.proof.certificate import Certificate
 from abc_calib.reporting.card import card
 from abc_calib.reporting.page.commands import TASK_FLAGS
@@ -55,7 +57,11 @@ def packed(run: Run, folder: Path) -> Run:
     shutil.copytree(run.path, folder, ignore=skipped)
     config = json.loads((folder / "config.json").read_text()) | {"parent": None}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    run.bias().save(folder / "bias.safetensors")  # without the attention that it was read from
+    attention = stored(folder / "bias.safetensors")  # which lines were read from: half as large
+    halves = {
+        f"attention.{site}": weights.astype(np.float16) for site, weights in attention.items()
+    }
+    run.bias().save(folder / "bias.safetensors", **halves)
     for name in (CALIBRATION, RESULT):
         if (folder / name).exists():  # a repaired run was not calibrated itself
             write_record(folder / name, json.loads((folder / name).read_text()))
