@@ -41,6 +41,7 @@ def refused(abc, tmp_path):
 REFUSED = """
 abc train sucessor => unknown task 'sucessor' (did you mean successor?): choose one of succ
 abc train parity --base 10 => parity is defined on bits: base 10 is not possible, only 2
+abc train successor --model foreign => unknown model 'foreign': choose transformer or decoder or gru
 abc train successor --preset huge => unknown preset 'huge': choose one of default, paper
 abc train successor --sampling odd => --sampling odd: choose uniform, balanced, carry, mixed
 abc train successor --format wide => --format wide: choose free, aligned, hints or

@@ -207,7 +207,7 @@ def test_what_was_learnt_is_predicted(abc, strip):
     assert digit_places(run.data.layout_at(3)) == ["", "0", "1", "2", ""]
     rows = abc("eval", "--lengths", 20, "--json").json()["rows"]
     assert [(row["n"], row["accuracy"]) for row in rows] == [(20, 100.0)]
-    assert "no word of caesar" in abc("predict", "xyz").error(2)
+    assert "is not a word of caesar" in abc("predict", "xyz").error(2)
 
 
 def test_a_transformer_on_the_notation_is_calibrated(strip):

@@ -273,7 +273,7 @@ def test_a_retrained_model_that_is_too_narrow_is_followed_by_one_as_wide_as_the_
     trained, tmp_path
 ):
     out = tmp_path / "made"
-    with pytest.warns(AbcWarning, match="width 16 does not learn .* one of width 32"):
+    with pytest.warns(AbcWarning, match="a narrow model does not learn .* one of width 32"):
         made = stages.calibrate(trained.root / VANILLA, out=out, threshold=0.3, steps=2)
     narrow = Run.open(f"{out}-narrow").config.model
     assert (made.path, made.config.model.width, narrow.width) == (out, 32, 16)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from abc_calib import plugins
@@ -28,13 +27,13 @@ from abc_calib.training.own import check_own
 from abc_calib.training.recipes import Recipe, recipe_of
 from abc_calib.version import __version__
 
-EMPTY: Mapping[str, int] = MappingProxyType({})
 
-
-def retrained_shape(options: Any, scheme: str = "none", widths: Mapping[str, int] = EMPTY) -> Any:
+def retrained_shape(
+    options: Any, scheme: str = "none", widths: Mapping[str, int] | None = None
+) -> Any:
     """The model that is trained with the lines: other positions and ``widths``, no window."""
     changed = {
-        **widths,
+        **(widths or {}),
         "scheme": scheme,
         "attention_window": None,
         "cyclic": None if scheme == "none" else getattr(options, "cyclic", None),
@@ -46,12 +45,12 @@ def retrained_shape(options: Any, scheme: str = "none", widths: Mapping[str, int
 def narrow_widths(config: RunConfig, recipe: Recipe, scheme: str) -> Mapping[str, int]:
     """The widths of a recipe's retrained model; empty if the first model's are to be kept.
 
-    They are where a model has positions, or where its heads need more.
+    The first model's are kept where the retrained one has positions, or has too many heads.
     """
     width = recipe.retrained.get("width", 0)
     shape: Any = config.model
     if scheme != "none" or not 0 < width < shape.width or width % shape.heads:
-        return EMPTY
+        return {}
     return recipe.retrained
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -14,7 +14,7 @@ from abc_calib import plugins
 from abc_calib.calibration.fits.rows import PROBLEMS
 from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
-from abc_calib.calibration.plan import plan_calibration, retrained_shape
+from abc_calib.calibration.plan import plan_calibration
 from abc_calib.calibration.trial import Check
 from abc_calib.calibration.windows import check_decided, undecided
 from abc_calib.config import Options, RetrainedOptions, RunConfig, take
@@ -62,18 +62,17 @@ def calibrate(
     def find(config: RunConfig) -> Calibration:
         return _find_lines(vanilla, model, config, force, retrain, on_check, work)
 
-    if wider := _wider(config, vanilla.config, groups, options):
+    wider: Any = config.as_wide_as(vanilla.config)
+    if config != wider and not take(RetrainedOptions, dict(options), groups).widths:
         calibration = find(config)
         if not calibration.checks or calibration.weights or not config.train.stop_early:
             narrow = _calibrated(vanilla, config, calibration, out, on_lines)
             if not retrain or _is_right(train_run(narrow, work)):
                 return narrow
             narrow.path.rename(f"{narrow.path}-narrow")
-        narrow_shape: Any = config.model
-        wide: Any = wider.model
         warnings.warn(
-            f"a model of width {narrow_shape.width} does not learn the task with these lines: one "
-            f"of width {wide.width} is trained",
+            "a narrow model does not learn the task with these lines: one of width "
+            f"{wider.model.width} is trained",
             AbcWarning,
             stacklevel=2,
         )
@@ -84,18 +83,6 @@ def calibrate(
         return train_run(calibrated, work)
     with tracked(work.track, calibrated):
         return calibrated
-
-
-def _wider(
-    config: RunConfig, first: RunConfig, groups: Sequence[Options], options: Mapping[str, Any]
-) -> RunConfig | None:
-    """The configuration as wide as the first model, if the recipe alone made it narrower."""
-    retrained = take(RetrainedOptions, dict(options), groups)
-    if retrained.widths or config.model == retrained_shape(first.model, retrained.scheme):
-        return None
-    widths = {name: getattr(first.model, name) for name in ("width", "feedforward")}
-    others = [group for group in groups if group is not retrained]
-    return plan_calibration(first, *others, **{**options, **widths, "scheme": retrained.scheme})
 
 
 def _find_lines(

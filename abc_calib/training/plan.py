@@ -13,11 +13,11 @@ from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, refuse_unkn
 from abc_calib.data import make_data
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.evaluation.memory import PROBLEMS, check_samples, check_training
-from abc_calib.nn.build import model_type
+from abc_calib.nn.build import MODELS, model_type
 from abc_calib.runs import Run
 from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
-from abc_calib.training.recipes import RECIPES, recipe_of
+from abc_calib.training.recipes import recipe_of
 from abc_calib.version import __version__
 from tasks import Task
 
@@ -40,8 +40,8 @@ def plan_training(
     whose model and weights to start from. ``keywords``: options of the model and of the training.
     """
     kind = model or (finetune.config.kind if finetune else "transformer")
-    if kind not in RECIPES:
-        raise UsageError(f"unknown model {kind!r}: choose {' or '.join(RECIPES)}")
+    if kind not in MODELS:
+        raise UsageError(f"unknown model {kind!r}: choose {' or '.join(MODELS)}")
     if finetune is not None and kind != finetune.config.kind:
         raise UsageError(f"finetune {finetune}: its model is {finetune.config.kind}, not {kind}")
     options = {key: value for key, value in (task_options or {}).items() if value is not None}

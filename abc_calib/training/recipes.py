@@ -35,9 +35,11 @@ ROWS_FIRST = {"steps": 4000, "batch": 128, "learning_rate": 3e-3, "optimizer": "
 whether they decide."""
 ROWS_AGAIN = {"steps": 7000, "batch": 64, "learning_rate": 3e-3, "validate_every": 250}
 """A row takes longer than a sum."""
-FEW_STEPS, COOLED = 2000, 200
-"""Of rules with fewer steps a retraining in rows cools down: a sum in base 10 has 948 and takes 500
-steps, without a cooldown 3,250; a product has 14,269."""
+SMALL_STEPS = 2000
+"""A rule of fewer steps is a small one: a sum in base 10 has 948, a product 14,269."""
+COOLED = 200
+"""Of small rules a retraining in rows cools down: a sum in base 10 takes 500 steps, and 3,250
+without a cooldown."""
 ROW_DIGITS = 6
 """Products of fewer digits lack windows of longer ones, which are then wrong after a retraining."""
 MANY_STEPS = 20_000
@@ -49,8 +51,7 @@ WIDER = {"width": 128, "feedforward": 256}
 LARGE = {"steps": 6000, "cooldown": 0}
 """Then a retraining takes longer, and its rate stays high."""
 NARROW = {"width": 16, "feedforward": 32}
-NARROW_STEPS = 2000
-"""The lines do the work: what a retrained model of a rule of so many steps needs."""
+"""Widths of a retrained model of a small rule. Lines say where it reads: it has little to learn."""
 
 EPOCHS = {"ray_chowdhury": 100, "dubois": 50}
 """Passes through the training set in each paper."""
@@ -128,19 +129,23 @@ def in_rows(task: Any, recipe: Recipe) -> Recipe:
     rule = task.rule()
     longer = rule is not None and task.name in ROW_TASKS and task.base > 2
     first = changed(recipe.first, ROWS_FIRST | ({"length": ROW_DIGITS} if longer else {}))
-    soon = rule is not None and steps_of(rule) < FEW_STEPS
-    again = {**ROWS_AGAIN, "cooldown": COOLED if soon else 0}
+    again = {**ROWS_AGAIN, "cooldown": COOLED if is_small(rule) else 0}
     return Recipe(ROWS, first, changed(recipe.retraining, again), narrow(rule))
 
 
 def narrow(rule: Rule | None) -> dict[str, int]:
     """The widths that a retrained model of a rule needs; empty for those of the first model."""
-    return NARROW if rule is not None and steps_of(rule) <= NARROW_STEPS else {}
+    return NARROW if is_small(rule) else {}
 
 
 def steps_of(rule: Rule) -> int:
     """The number of steps in a rule's table, of its rows the larger one."""
     return max(len(part.steps[0]) for part in (rule.first, rule.later) if part)
+
+
+def is_small(rule: Rule | None) -> bool:
+    """Whether there is a rule with so few steps that a narrow model learns it."""
+    return rule is not None and steps_of(rule) < SMALL_STEPS
 
 
 def is_large(rule: Rule | None) -> bool:

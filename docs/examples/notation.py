@@ -42,7 +42,7 @@ class Caesar(Task):
 
     def solve(self, source):
         if not source or set(source) - set(self.symbols):
-            raise TaskError(f"{source!r} is no word of {self.name}: write letters from a to g")
+            raise TaskError(f"{source!r} is not a word of {self.name}: write letters from a to g")
         return source.translate(str.maketrans("abcdefg", "bcdefga"))
 
     def sample(self, rng, n, length, law="uniform", exact=False):
