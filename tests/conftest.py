@@ -103,8 +103,8 @@ def make_config() -> Callable[..., RunConfig]:
 
     def make(task: str = "successor", model: dict[str, Any] | None = None, **train: Any):
         small = {"decoder_layers": 1, "heads": 2, "width": 8, "feedforward": 16}
-        quick = {"steps": 6, "batch": 5, "warmup": 2, "validate_every": 100, "length": 4}
-        quick |= {"early_stop_at": 0.999, "early_stop_after": 2}
+        quick: dict[str, Any] = {"steps": 6, "batch": 5, "warmup": 2, "length": 4}
+        quick |= {"validate_every": 100, "early_stop_at": 0.999, "early_stop_after": 2}
         return RunConfig(
             code_version="0",
             stage="vanilla",

@@ -78,7 +78,7 @@ def test_a_figure_has_one_colour_scale_with_a_bar_and_closed_cells_are_masked() 
     labels: dict[str, Any] = {"row_labels": ["y0"], "key_labels": ["$", "a0"]}
     blocks = [Block(weights, **labels), Block(biases, additive=True, **labels)]
     figure = heatmaps(blocks, "T")
-    drawn = [image for axes in figure.axes for image in axes.images]
+    drawn: list[Any] = [image for axes in figure.axes for image in axes.images]
     assert [(image.norm.vmin, image.norm.vmax) for image in drawn[:2]] == [(0, 0.5)] * 2
     assert drawn[1].cmap(drawn[1].norm(0.02)) != drawn[0].cmap(drawn[0].norm(0.5))
     np.testing.assert_array_equal(drawn[2].get_array().mask, [[False, True]])

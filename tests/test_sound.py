@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -71,8 +71,8 @@ class FirstDigit(Arithmetic):
 
     name, count = "first_digit", 1
 
-    def step(self, bad: int, digit: int) -> Any:
-        return int(digit == 7), digit
+    def step(self, bad: int, *digits: int) -> Any:
+        return int(digits[0] == 7), digits[0]
 
     def end(self, bad: int) -> Any:
         return None if bad else ()
@@ -305,7 +305,7 @@ def test_rows_that_sources_count_do_not_say_that_others_follow():
 
 
 PRODUCT, SUM, OTHER = (
-    get_task(name, base=base).rule()
+    cast(Rule, get_task(name, base=base).rule())
     for name, base in (("long_multiplication", 2), ("sum", 2), ("sum", 3))
 )
 

@@ -69,11 +69,12 @@ def test_a_line_that_stays_on_the_end_of_a_number_is_named_by_it():
 
 
 def test_words_in_brackets_stand_in_bars_as_well(monkeypatch):
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=120)
+    file = io.StringIO()
+    terminal = Console(file=file, force_terminal=True, width=120)
     monkeypatch.setattr(progress, "err", terminal)
     with progress._drawn("[red]title", "[bold]units", False) as update:
         update(1, 2, "[note]")
-    assert "[bold]units" in terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert "[bold]units" in file.getvalue()
 
 
 def test_a_run_of_an_odd_name_is_shown_as_it_is(tiny, abc):
