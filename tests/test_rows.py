@@ -437,5 +437,5 @@ def test_rare_windows_of_late_rows_are_found_in_numbers_of_the_training_length(
         names = [atom_name(place, atom) for atom in place.atoms]
         if {*names} == {*window} - {"y[t]"}:
             code = sum(window[name] * base**k for k, name in enumerate([*names, "y[t]"]))
-            found += len(witnesses.sources(node, code, 1, 4, rng, near=True, patient=True))
+            found += len(witnesses.sources(node, code, 1, 4, rng, near=True))
     assert found

@@ -158,7 +158,7 @@ def test_the_exported_program_counts_tokens_that_are_alike():
     assert smallest(double(model), data) == pytest.approx(least, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", [4, 9, 21, 36, 37, 52, 63])
+@pytest.mark.parametrize("seed", [4, 9, 21, 36, 37, 54, 63])
 def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     """With the margin there that the proof says; those that fail are found."""
     found = judged(seed)

@@ -325,12 +325,11 @@ def failing_sources(
     widest: int,
     rng: np.random.Generator,
     near: bool = False,
-    patient: bool = False,
 ) -> Iterator[tuple[int, int, str]]:
     """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
 
-    Gives the node, the number of its failing window and the source; nodes by turns. ``near`` and
-    ``patient`` as in ``Witnesses.sources``.
+    Gives the node, the number of its failing window and the source; nodes by turns. ``near`` as in
+    ``Witnesses.sources``.
     """
     task = proof.data.task
     witnesses = Witnesses(task.rule_task, proof.listing)
@@ -338,7 +337,5 @@ def failing_sources(
     for number, checked in itertools.product(range(most), checks):
         if number < len(checked.failing):
             code = int(checked.failing[number])
-            for _, problem in witnesses.sources(
-                checked.node, code, each, widest, rng, near, patient
-            ):
+            for _, problem in witnesses.sources(checked.node, code, each, widest, rng, near):
                 yield checked.node, number, task.plain(task.render(problem), 0)

@@ -133,10 +133,10 @@ def training_examples(decision: Decision, rng: np.random.Generator) -> list[str]
     proof, counterexamples = decision.proof, decision.certificate.counterexamples
     assert proof is not None
     data: Any = proof.data
-    texts = mined(proof, decision.checked, rng, EACH, MOST, patient=True)
+    texts = mined(proof, decision.checked, rng, EACH, MOST)
     allowed = (c["problem"] for c in counterexamples)
     texts += [text for text in allowed if data.may_train(data.task.parse(text))]
-    texts = texts or mined(proof, check(proof, floor=FLOOR), rng, EACH, MOST, patient=True)
+    texts = texts or mined(proof, check(proof, floor=FLOOR), rng, EACH, MOST)
     if not texts:
         raise AbcError(
             f"no training number of at most {data.length} digits has a failing window: train again "

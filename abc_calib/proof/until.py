@@ -150,15 +150,13 @@ def mined(
     rng: np.random.Generator,
     each: int = 2,
     most: int = SOURCES,
-    patient: bool = False,
 ) -> list[str]:
     """Draw training problems, of the training length at most, with windows that fail.
 
-    ``each`` a window, ``most`` in all before those that are held out are left away; ``patient`` as
-    in ``Witnesses.sources``.
+    ``each`` a window, ``most`` in all before those that are held out are left away.
     """
     data: Any = proof.data
-    drawn = failing_sources(proof, checked, each, data.length, rng, near=True, patient=patient)
+    drawn = failing_sources(proof, checked, each, data.length, rng, near=True)
     texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, most))
     return [text for text in texts if data.may_train(data.task.parse(text))]
 
