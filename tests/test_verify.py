@@ -177,7 +177,7 @@ def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     assert seen or not sum(c.wrong for c in checked)
 
 
-@pytest.mark.parametrize("seed", [4, 9, 13, 21])
+@pytest.mark.parametrize("seed", [4, 9, 21, 25])
 def test_windows_made_in_parts_are_the_same(seed, monkeypatch):
     """However few are held at once, each of them once, and with the margin of the whole."""
     found = judged(seed)
