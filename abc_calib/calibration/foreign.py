@@ -21,7 +21,7 @@ from torch import Tensor
 
 from abc_calib.calibration.fits.base import Evidence
 from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
-from abc_calib.calibration.windows import disputed, through
+from abc_calib.calibration.windows import disputed, leaves_open, through
 from abc_calib.config import build
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.geometry import LineBias, Site
@@ -231,7 +231,7 @@ def contradictions(
     """
     marks, codes, written = marked(delimiters, prefix), list[Tensor](), list[Tensor]()
     sites: list[Site] = ["self", "cross"] if bias.stream else ["self", "cross", "encoder"]
-    open_ = bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
+    open_ = leaves_open(bias, sites)
     for batch in listed_batches(batches):
         ids, targets = batch["input_ids"], batch["labels"]
         if bias.stream:
