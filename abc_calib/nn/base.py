@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_calib.config import ModelOptions
+from abc_calib.config import ModelOptions, build
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
@@ -87,6 +87,8 @@ class Model(nn.Module):
     hub_names: ClassVar[tuple[str, str]]
     #: its options in ``config.json``, by their names there
     hub_options: ClassVar[dict[str, str]] = {}
+    #: what else may stand there
+    hub_extras: ClassVar[tuple[str, ...]] = ()
     #: are source and output one stream, which each head looks at as a whole?
     stream: bool = False
     #: why no lines can be put into its attention; empty where they can
@@ -199,7 +201,7 @@ class Model(nn.Module):
         row = config.get("row_id")
         rows = () if row is None else (row,) if isinstance(row, int) else tuple(row)
         ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, rows)
-        return cls(cls.options_type(**values, **options), ids)
+        return cls(build(cls.options_type, **values, **options), ids)
 
 
 AnyModel = TypeVar("AnyModel", bound=Model)
