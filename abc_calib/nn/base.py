@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,7 +23,6 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.geometry.coords import AttentionView
-from abc_calib.pixels import as_html, heads_image
 
 
 @dataclass(frozen=True)
@@ -52,27 +50,6 @@ class AttentionWeights:
     weights: dict[Site, tuple[Tensor, ...]]
     views: dict[Site, AttentionView]
     rows: dict[Site, Tensor]
-
-    def image(self, site: Site, layer: int, sample: int = 0) -> np.ndarray:
-        """The heads of a layer in a row, for one sample: RGB ``(height, width, 3)``, ``uint8``."""
-        layers = self.weights.get(site, ())
-        if not 0 <= layer < len(layers) or not 0 <= sample < len(layers[layer]):
-            available = ", ".join(
-                f"{s} (layers 0 to {len(x) - 1})" for s, x in self.weights.items() if x
-            )
-            raise UsageError(
-                f"no attention {site!r}, layer {layer}, sample {sample}: there is {available}"
-            )
-        return heads_image(layers[layer][sample].detach().float().cpu().numpy())
-
-    def _repr_html_(self) -> str:
-        """In a notebook: every layer, for the first sample."""
-        drawn = [
-            f"<div>{site}, layer {layer}<br>{as_html(self.image(site, layer))}</div>"
-            for site, layers in self.weights.items()
-            for layer in range(len(layers))
-        ]
-        return "".join(drawn)
 
 
 class Model(nn.Module):
