@@ -620,7 +620,6 @@ CORNER = LineBias({**ONE.sites, "self": (((Line("diag", -1, 0),), ONE.sites["sel
         ({"scheme": "sinusoidal"}, ONE, "absolute and grow with length"),
         ({"scheme": "learned:size=64"}, ONE, "absolute and grow with length"),
         ({"scheme": "rope"}, THREE, "scores depend on positions"),
-        ({"scheme": "rpe:values=true"}, ONE, "values depend on distances"),
         ({"scheme": "randomized", "cyclic": 3}, ONE, "drawn anew"),
         ({"encoder_layers": 1}, ONE, "encoder-attention is not restricted to lines"),
         ({"format": "fixed:9"}, ONE, "pads every operand to a fixed width"),
@@ -628,7 +627,7 @@ CORNER = LineBias({**ONE.sites, "self": (((Line("diag", -1, 0),), ONE.sites["sel
     ids=str,
 )
 def test_what_a_window_does_not_hold_is_named(model_for, shape, lines, words):
-    """Keys off the lines, penalised keys, positions that grow or are drawn, terms of values."""
+    """Keys off the lines, penalised keys, positions that grow or are drawn."""
     shape = {"scheme": "none", "format": "free"} | shape
     source = digit_data("successor", format=shape.pop("format"))
     model = model_for(source, **shape)

@@ -119,8 +119,7 @@ REFUSED: tuple[tuple[str, dict, str], ...] = (
     ("config.json", {"lines": 3}, "has lines that nothing can read"),
     ("config.json", {"delimiters": 3}, "has lines that nothing can read"),
     ("config.json", {"prefix": "1"}, "has lines that nothing can read"),
-    ("adapter_config.json", {}, "holds an adapter or quantised weights"),
-    ("tokenizer_config.json", {"extra_special_tokens": ["777"]}, "reads texts otherwise than"),
+    ("adapter_config.json", {}, "holds an adapter"),
     ("tokenizer.json", {"post_processor": ENDS}, "the tokenizer ends sources with </s>"),
 )
 
