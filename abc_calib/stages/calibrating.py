@@ -28,7 +28,6 @@ from abc_calib.proof.prove import windows_inside
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.stages.running import Work, created, train_run
-from abc_calib.stages.tracked import tracked
 from abc_calib.training.trainer import UNREACHED_STEP
 
 
@@ -79,10 +78,7 @@ def calibrate(
         config = wider
     calibration = find(config)
     calibrated = _calibrated(vanilla, config, calibration, out, on_lines)
-    if retrain:
-        return train_run(calibrated, work)
-    with tracked(work.track, calibrated):
-        return calibrated
+    return train_run(calibrated, work) if retrain else calibrated
 
 
 def _find_lines(
