@@ -13,7 +13,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from abc_calib.reporting.curves import accuracy_curve
-from abc_calib.reporting.page import tables_page
 from abc_calib.reporting.style import COLUMN_WIDTH
 from abc_calib.reproduction.cells import (
     AGREES,
@@ -56,11 +55,6 @@ class Report:
         if self.incomplete:
             parts += ["Not complete:\n", "".join(f"- {line}\n" for line in self.incomplete)]
         return "\n".join(parts)
-
-    @property
-    def html(self) -> str:
-        """The tables, figures and notes as a page that needs no network."""
-        return tables_page(self.title, self.tables, self.figures, [*self.notes, *self.incomplete])
 
     @property
     def latex(self) -> str:
