@@ -22,7 +22,6 @@ from abc_calib.reproduction import (
 )
 from abc_calib.reproduction.cells import MEAN, MEASURES, TITLES
 from abc_calib.reproduction.pipeline import NEEDED
-from abc_calib.reproduction.targets import Claim
 from abc_calib.runs import Run
 from abc_calib.sweeps.jobs import with_parents
 from tasks import TASKS
@@ -241,14 +240,6 @@ def test_every_number_of_a_paper_stands_in_a_target():
             (r["measure"], r["task"], r["row"], r["length"]) for r in rows if r["paper"] is not None
         }
     assert set(NUMBERS) == found
-
-
-@pytest.mark.parametrize("median, holds", [(99.5, True), (98.9, False), (None, None)])
-def test_a_claim_of_a_text_is_judged_by_medians(median, holds):
-    claim = Claim(text="x", task="lookup", row="mix", measure="accuracy", lengths=(6, 7), least=99)
-    rows = [("accuracy", "lookup", "mix", n, value) for n, value in ((6, 100), (7, median), (8, 0))]
-    cells = pd.DataFrame(rows, columns=["measure", "task", "row", "length", "median"])
-    assert claim.holds(cells.astype({"median": float})) is holds
 
 
 def test_jobs_are_possible_shared_and_begin_with_seed_0():

@@ -121,12 +121,6 @@ def _notes(
         counts = Counter(judged["verdict"])
         text = ", ".join(f"{kind} in {counts[kind]}" for kind in (AGREES, BETTER, DIFFERS))
         yield f"Of {len(judged)} cells with a number in the paper: {text}."
-    verdicts = [(claim.text, claim.holds(cells)) for claim in target.claims]
-    if any(holds is not None for _, holds in verdicts):
-        words = {True: "holds", False: "does not hold", None: "not measured"}
-        claims = "; ".join(f"{text}: {words[holds]}" for text, holds in verdicts)
-        count = sum(bool(holds) for _, holds in verdicts)
-        yield f"Of {len(verdicts)} claims of the paper's text {count} hold. {claims}."
     sizes = cells["n"][cells["n"] > 0]
     if len(sizes):
         least, most = int(sizes.min()), int(sizes.max())
