@@ -96,8 +96,8 @@ def write_atomically(path: Path, write: Callable[[Path], Any], replace: bool = T
             for file in [new, *new.rglob("*")]:
                 if file.is_file():  # safetensors makes them private to their owner
                     file.chmod(mode)
-            if new.is_dir() and path.exists():  # a folder is not put onto another on Windows
-                path.rename(temporary / "old") if replace else path.rmdir()
+            if new.is_dir() and path.exists() and replace:
+                path.rename(temporary / "old")
             os.replace(new, path)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -193,25 +193,6 @@ def test_files_have_the_mode_that_the_user_wants(tmp_path, mask):
     assert (tmp_path / "x").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_a_folder_is_never_put_onto_another(tmp_path, monkeypatch):
-    """Which Windows refuses, even onto an empty one."""
-    replace = os.replace
-
-    def refusing(source, target):
-        if Path(target).is_dir():
-            raise PermissionError(errno.EACCES, "Access is denied")
-        replace(source, target)
-
-    monkeypatch.setattr(files.os, "replace", refusing)
-    path = tmp_path / "folder"
-    for replaced in (True, True, False):
-        if not replaced:
-            shutil.rmtree(path)
-            path.mkdir()
-        write_atomically(path, lambda new: new.mkdir(), replace=replaced)
-        assert path.is_dir() and len(os.listdir(tmp_path)) == 1
-
-
 def killed(path: Path, *, old: str = "") -> Path:
     """What a process that was killed while it wrote ``path`` left."""
     left = path.parent / f".{path.name}.abc-x1y2"

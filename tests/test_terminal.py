@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -14,9 +13,7 @@ import pytest
 from conftest import run_command
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
-from abc_calib import progress
 from abc_calib.proof.page import page
 from abc_calib.reproduction import pipeline
 from abc_calib.text import Markup, Table, as_latex, as_markdown, counted, visible
@@ -53,22 +50,6 @@ def test_tables_and_remarks_show_markup_and_escapes(capsys):
     for text in (said.out, said.err):
         assert "[red]" in text and "\\x1b[31m" in text.replace("\n", "")
         assert all(c.isprintable() or c == "\n" for c in text)
-
-
-def test_columns_that_hold_nothing_are_left_out(capsys):
-    console.show(Table(("task", "note", "n"), [["a", None, 0], ["b", "", 1]]))
-    assert capsys.readouterr().out.split()[:2] == ["task", "n"]
-    console.show(Table(("task", "note"), []))
-    assert "note" in capsys.readouterr().out
-
-
-def test_words_in_brackets_stand_in_bars_as_well(monkeypatch):
-    file = io.StringIO()
-    terminal = Console(file=file, force_terminal=True, width=120)
-    monkeypatch.setattr(progress, "err", terminal)
-    with progress._drawn("[red]title", "[bold]units", False) as update:
-        update(1, 2, "[note]")
-    assert "[bold]units" in file.getvalue()
 
 
 def test_a_run_of_an_odd_name_is_shown_as_it_is(tiny, abc):
