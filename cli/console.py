@@ -125,6 +125,8 @@ def prepare() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (open to the end)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if len(os.environ.get("COLUMNS", "")) > 6:  # no terminal is so wide
+        del os.environ["COLUMNS"]
     for console in (out, err):
         if not console.is_terminal:
             console.width = WIDEST
