@@ -33,9 +33,9 @@ from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.version import __version__
 from cli import console
-from cli.calibrate import compared
 from cli.demo import worked_example
 from cli.main import app
+from cli.train import compared
 from tasks import TASKS, Successor, get_task
 
 QUICK = (
