@@ -155,28 +155,6 @@ def test_quiet_says_nothing(tiny, abc):
         assert "--json" in words or said.out == ""
 
 
-def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
-    options = {
-        **{"fit": "mean", "dirs": ["anti", "diag"], "threshold": 2, "samples": 99},
-        **{"layer": "own", "sites": ["cross", "self"], "anchors": "segment"},
-        **{
-            "average": "digits",
-            "attention": "raw",
-            "off_line_bias": -3,
-            "values": "hard",
-            "empty": "sink",
-        },
-    }
-    words: list[object] = []
-    for name, value in options.items():
-        given = ", ".join(value) if isinstance(value, list) else value
-        words += [f"--{name.replace('_', '-')}", given]
-    said = abc("calibrate", VANILLA, *words, "--no-retrain", "--json", "--quiet")
-    assert said.err == ""
-    made = Path(said.json()["run"])
-    assert json.loads((made / "config.json").read_text())["calibration"] == options
-
-
 def test_commands_take_one_thread_by_default_and_work_in_parts_all_of_torch(tiny, abc):
     before = torch.get_num_threads()
     evaluate = ("eval", "--lengths", 1, "--samples", 5)

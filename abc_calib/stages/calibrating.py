@@ -23,7 +23,6 @@ from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
-from abc_calib.progress import busy
 from abc_calib.proof.prove import windows_inside
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
@@ -59,7 +58,7 @@ def calibrate(
     model = vanilla.load_model().to(resolve_device(work.device, doubles=True))
 
     def find(config: RunConfig) -> Calibration:
-        return _find_lines(vanilla, model, config, force, retrain, on_check, work)
+        return _find_lines(vanilla, model, config, force, retrain, on_check)
 
     wider: Any = config.as_wide_as(vanilla.config)
     if config != wider and not take(RetrainedOptions, dict(options), groups).widths:
@@ -88,7 +87,6 @@ def _find_lines(
     force: bool,
     retrain: bool,
     on_check: Callable[[Check], None],
-    work: Work,
 ) -> Calibration:
     """The lines of a run's model for a retraining of that configuration.
 
@@ -103,11 +101,8 @@ def _find_lines(
     keywords: Any = {"retrained": again.to(model.device)}
     if batch is not None and not force:
         keywords["undecided"] = partial(undecided, model=again, batch=batch)
-    with busy("reading attention and choosing lines", work.progress):
-        optimizer = config.train.optimizer
-        calibration = find_lines(
-            model, vanilla.data, config.calibration, force, on_check, size, optimizer, **keywords
-        )
+    how: Any = (config.calibration, force, on_check, size, config.train.optimizer)
+    calibration = find_lines(model, vanilla.data, *how, **keywords)
     if batch is not None:
         check_decided(calibration.bias, again, batch, refuse=retrain and not force)
     if getattr(config.model, "scheme", "none") != "none" or not config.train.stop_early:
