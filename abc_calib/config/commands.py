@@ -43,7 +43,7 @@ class TaskOptions(Options):
     data: str | None = option(None, "SCAN, CFQ: the folder of the public files.", max_length=4096)
     table: str | None = option(
         None,
-        "automaton, tape: a CSV file of the machine, a line for each state and symbol.",
+        "automaton: a CSV file of the machine, a line for each state and symbol.",
         max_length=10**7,
     )
     machine: str | None = option(
