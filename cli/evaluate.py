@@ -11,7 +11,7 @@ import typer
 
 import abc_calib as abc
 from abc_calib.config import DrawOptions, EvaluateOptions, StressOptions
-from abc_calib.text import Table, counted
+from abc_calib.text import Table
 from cli.command import Device, Figures, RunArgument, command, run_names
 from cli.console import Result
 
@@ -25,7 +25,6 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     """
     from abc_calib.evaluation import SequenceRow
     from abc_calib.reporting.tables import accuracy_table, token_table
-    from abc_calib.runs.rows import kept_rows
     from abc_calib.runs.run import STAGES
 
     opened_run, rows = abc.Run.open(run), list[Any]()
@@ -33,10 +32,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     by_set: dict[str, list[Any]] = {}
     for row in rows:
         by_set.setdefault(row.set, []).append(row)
-    records, file = [row.as_dict() for row in rows], opened_run.path / "eval.csv"
-    remark = f"written to {file}"
-    if kept := kept_rows(file, records):
-        remark += f", which keeps {kept} of {counted(len(rows), 'rows')}, of more samples"
+    records = [row.as_dict() for row in rows]
     task, config = opened_run.task, opened_run.config
     about = f"{config.task}, {STAGES[config.stage]}"
     title = f"{opened_run}: {about}, trained on at most {config.train.length} {task.unit}"
@@ -45,7 +41,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     return Result(
         {"run": str(opened_run), "task": config.task, "rows": records},
         [token_table(words, title) if words else accuracy_table(by_set, title=title)],
-        [remark],
+        [f"written to {opened_run.path / 'eval.csv'}; rows of more samples stay"],
         accuracy_table(by_set, caption, f"tab:{label}", intervals=False),
     )
 
