@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +18,7 @@ from cli.command import command, task_names
 from cli.console import Result, say
 
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
-COLUMNS = ("run", "task", "base", "stage", "scheme", "seed", "held_out", "state")
+COLUMNS = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
 
 
 @command(tables=True)
@@ -29,19 +29,19 @@ def runs(everything: Everything = False) -> Result:
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
+    from abc_calib.runs.run import STAGES
 
     records = [record_of(run) for run in list_runs(everything)]
-    names = [os.path.relpath(record["run"], runs_root()) for record in records]
-    rows = [[n, *map(r.get, COLUMNS[1:])] for n, r in zip(names, records, strict=True)]
-    table = Table(COLUMNS, rows, right=("base", "seed", "held_out"), label="tab:runs")
+    table = Table(COLUMNS, [*map(cells_of, records)], right=COLUMNS[5:], label="tab:runs")
     if records:
-        return Result(records, [table], table=table)
+        rows = [[STAGES.get(str(cell), cell) for cell in row] for row in table.rows]
+        return Result(records, [replace(table, rows=rows)], table=table)
     nothing = f"there is no run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)
 
 
 def record_of(run: abc.Run) -> dict[str, Any]:
-    """Return a run as its JSON has it; ``state`` says what is wrong with it."""
+    """Return a run as its JSON has it."""
     record: dict[str, Any] = {"run": str(run)}
     try:
         config = run.config
@@ -55,6 +55,23 @@ def record_of(run: abc.Run) -> dict[str, Any]:
     except AbcError as error:
         record["state"] = f"unreadable: {error}"
     return record
+
+
+def cells_of(record: dict[str, Any]) -> list[object]:
+    """Return the same for people: where it lies under the root, and what is wrong with it."""
+    from abc_calib.files import runs_root
+
+    path, root = Path(record["run"]), runs_root()
+    name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    state = record["state"]
+    held_out, seconds, base = map(record.get, ("held_out", "seconds", "base"))
+    return [
+        f"{name} ({state})" if state.startswith("unreadable") else name,
+        f"{record.get('task') or ''}{'' if base in (None, 10) else f', base {base}'}",
+        *map(record.get, ("stage", "scheme", "preset", "seed")),
+        state.partition(":")[0] if held_out is None else f"{held_out:.2f} %",
+        None if seconds is None else f"{seconds:.0f}",
+    ]
 
 
 @command(threads=None)
