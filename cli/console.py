@@ -82,15 +82,17 @@ def show(part: str | Table, console: Console | None = None) -> None:
 
 
 def show_table(table: Table, console: Console) -> None:
-    """Write a table as wide as the terminal."""
+    """Write the columns of a table that hold something, as wide as the terminal."""
     drawn = RichTable(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, padding=(0, 1)
     )
-    for name in table.columns:
+    cells = [[Text(visible(table.text(cell))) for cell in row] for row in table.rows]
+    full = [k for k in range(len(table.columns)) if not cells or any(row[k] for row in cells)]
+    for name in (table.columns[k] for k in full):
         side: Any = "right" if name in table.right else "left"
         drawn.add_column(Text(visible(name)), justify=side, overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*(Text(visible(table.text(cell))) for cell in row))
+    for row in cells:
+        drawn.add_row(*(row[k] for k in full))
     if table.title:
         console.print(Text(visible(table.title), style="bold"))
     console.print(drawn)

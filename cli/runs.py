@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
@@ -14,23 +15,32 @@ import abc_calib as abc
 from abc_calib.config import TaskOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import Table
-from cli.command import command, task_names
-from cli.console import Result, say
+from cli.command import command, run_names, task_names
+from cli.console import Result, say, typed
 
+Action = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[rm RUN...]", help="With rm: remove these runs.", autocompletion=run_names
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
 COLUMNS = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
 
 
 @command(tables=True)
-def runs(everything: Everything = False) -> Result:
-    """List the runs, oldest first.
+def runs(action: Action = None, everything: Everything = False, yes: Yes = False) -> Result:
+    """List the runs, oldest first, or remove some.
 
-    Examples: **abc runs** · **abc runs --all --csv**
+    Examples: **abc runs --all --csv** · **abc runs rm RUN OTHER**
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
     from abc_calib.runs.run import STAGES
 
+    if action:
+        return removed(action, yes)
     records = [record_of(run) for run in list_runs(everything)]
     table = Table(COLUMNS, [*map(cells_of, records)], right=COLUMNS[5:], label="tab:runs")
     if records:
@@ -72,6 +82,33 @@ def cells_of(record: dict[str, Any]) -> list[object]:
         state.partition(":")[0] if held_out is None else f"{held_out:.2f} %",
         None if seconds is None else f"{seconds:.0f}",
     ]
+
+
+def removed(words: list[str], yes: bool) -> Result:
+    """Remove the named runs, all of them or none: whole ones in the folder of runs alone."""
+    from abc_calib.files import locked, runs_root
+    from abc_calib.runs import folders
+
+    verb, *names = words
+    if verb != "rm" or not names:
+        usage = "abc runs lists the runs, abc runs rm RUN removes some"
+        raise UsageError(f"abc runs {typed(verb)}: {usage}")
+    root = runs_root().resolve()
+    removable = {path.absolute() for path in folders.by_age(jobs=True)}
+    paths = list(dict.fromkeys(folders.find(Path(name)) for name in names))
+    for path in paths:
+        if path.absolute() not in removable or path.is_symlink():
+            raise UsageError(f"{path} is not a run of its own in {root}: remove it yourself")
+    if not yes:
+        for path in paths:
+            say(str(path))
+        typer.confirm(f"Remove these {len(paths)} for good?", abort=True, err=True)
+    for path in paths:
+        with locked(path, f"{path} is being trained: wait until it has ended"):
+            shutil.rmtree(path)
+    deleted = [str(path) for path in paths]
+    table = Table(("removed",), [[name] for name in deleted])
+    return Result(deleted, [f"removed {name}" for name in deleted], table=table)
 
 
 @command(threads=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -175,6 +176,12 @@ NO_LINE = {
 """Notes of heads without a line, and what they mean."""
 
 
+def closer(line: str) -> str:
+    """Say what a line reads that stays on the end of a number; nothing of others."""
+    number = re.fullmatch(r"vert \+0 segment ([1-9]\d*)", line)
+    return f"the token that closes number {number[1]}" if number else ""
+
+
 def say_lines(calibration: Calibration) -> None:
     """Show each different line with its heads."""
     groups: dict[tuple[str, int, str], list[Any]] = {}
@@ -185,7 +192,7 @@ def say_lines(calibration: Calibration) -> None:
         (
             *(site, "last" if layer < 0 else layer, line, ",".join(str(r.head) for r in group)),
             f"{max(row.weight for row in group):.2f}",
-            ", ".join(sorted({row.note for row in group} - {""})),
+            ", ".join(sorted({closer(line), *(row.note for row in group)} - {""})),
         )
         for (site, layer, line), group in groups.items()
     ]

@@ -18,6 +18,7 @@ from abc_calib.proof.page import page
 from abc_calib.reproduction import pipeline
 from abc_calib.text import Markup, Table, as_latex, as_markdown, counted, visible
 from cli import console
+from cli.train import closer
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
@@ -50,6 +51,19 @@ def test_tables_and_remarks_show_markup_and_escapes(capsys):
     for text in (said.out, said.err):
         assert "[red]" in text and "\\x1b[31m" in text.replace("\n", "")
         assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_columns_that_hold_nothing_are_left_out(capsys):
+    console.show(Table(("task", "note", "n"), [["a", None, 0], ["b", "", 1]]))
+    assert capsys.readouterr().out.split()[:2] == ["task", "n"]
+    console.show(Table(("task", "note"), []))
+    assert "note" in capsys.readouterr().out
+
+
+def test_a_line_that_stays_on_the_end_of_a_number_is_named_by_it():
+    assert closer("vert +0 segment 1") == "the token that closes number 1"
+    others = ("vert +0", "vert +1 segment 1", "anti +0 segment 1")
+    assert not any(map(closer, others))
 
 
 def test_a_run_of_an_odd_name_is_shown_as_it_is(tiny, abc):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,21 @@ def test_points_of_a_grid_are_rows_of_their_own():
     assert table.columns == ["task", "scheme", "stage", "set", "decoder_layers", "6"]
     assert [row[-2:] for row in table.rows] == [["1", "11.00"], ["2", "21.00"]]
     assert table.csv().splitlines()[1] == "addition,rope,vanilla,random,1,11.00"
+
+
+def test_runs_are_removed_whole_when_asked_and_only_where_runs_are(tiny, runs_root, tmp_path):
+    inner = runs_root / "certified" / "deeper" / "one"
+    inner.parent.mkdir(parents=True)
+    tiny.vanilla.rename(inner)
+    assert "there is no run nothing" in run_command("runs", "rm", inner, "nothing").error(2)
+    assert run_command("runs", "rm", inner).code != 0  # asked, and nobody says yes
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(inner, elsewhere / "two")
+    (runs_root / "link").symlink_to(elsewhere)
+    (runs_root / "linked").symlink_to(elsewhere / "two")
+    for name in (inner / "model", elsewhere / "two", "link/two", "linked"):
+        assert run_command("runs", "rm", name, "--yes").code in (1, 2)
+    assert (inner / "model").is_dir() and (elsewhere / "two" / "model").is_dir()
+    said = run_command("runs", "rm", "certified/deeper/one", "--yes")
+    assert said.code == 0 and not inner.exists() and tiny.calibrated.is_dir()
+    assert "abc runs rm RUN" in run_command("runs", "delete", "x").error(2)
