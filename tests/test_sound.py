@@ -27,7 +27,7 @@ from abc_calib.proof.allowed import check_allowed, overridden
 from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import Undecided, check, parts, prepare
 from abc_calib.proof.search import decoded
-from abc_calib.proof.windows import TooMany
+from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 from tasks import Arithmetic, TaskError, WordTask, get_task, rules

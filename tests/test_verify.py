@@ -50,7 +50,7 @@ from abc_calib.proof.export import export
 from abc_calib.proof.prove import Undecided, check, parts, prepare
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
-from abc_calib.proof.windows import TooMany
+from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.reporting.card import card
 from abc_calib.reporting.page.judged import certificate as shown_on_page

@@ -22,8 +22,9 @@ from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.build import model_type
 from abc_calib.nn.foreign.inject import record_of
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.graph import Setup
-from abc_calib.proof.windows import AllWindows, Occurrence
+from abc_calib.proof.occurrence import Occurrence
+from abc_calib.proof.setup import Setup
+from abc_calib.proof.windows import AllWindows
 from abc_calib.runs import Run
 from tasks.rules import Rule
 
