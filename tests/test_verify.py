@@ -271,16 +271,6 @@ def test_a_certificate_that_the_checker_does_not_confirm_is_refused(certified, m
         verify(certified, sources=1)
 
 
-def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch):
-    """Made part by part, and twice: to count them, and to check them."""
-    for name, value in (("PART", 4000), ("HELD", 0)):
-        monkeypatch.setattr(prove, name, value)
-    monkeypatch.setattr(prove.prepare, "__defaults__", (4000, 1e9))
-    streamed = decide(certified, certified.load_model())
-    assert not any(codes is not None for codes in streamed.proof.codes.values())
-    assert not difference(streamed.certificate, Certificate.load(certified))
-
-
 FALSE: dict[str, Any] = {
     "outcome": "unknown", "reason": "right", "task": "parity", "base": 9, "train_length": 3,
     "scheme": "rope", "windows": 10**9, "wrong": 1, "margin": 1e3, "rounding": 0.0,

@@ -17,7 +17,7 @@ import numpy as np
 from abc_calib.geometry import Line
 from abc_calib.geometry.lines import formula
 from abc_calib.proof.forms import Gaps, Unbounded
-from abc_calib.proof.operands import Atom, Listed, Parts, Token
+from abc_calib.proof.operands import Atom, Token, reading
 from abc_calib.proof.setup import Frame, Setup, Size
 
 
@@ -68,7 +68,7 @@ class Query(Size):
     def __init__(self, setup: Setup, graph: Graph, frame: Frame, gaps: Gaps, short: int = 0):
         super().__init__(setup, frame, gaps, short)
         self.graph = graph
-        self.source = (Listed if setup.rule.listed else Parts)(self)
+        self.source = reading(self)
         self._known: dict[tuple[Any, ...], State] = {}
 
     def state(self) -> State:

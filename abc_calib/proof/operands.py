@@ -150,3 +150,8 @@ class Listed:
             return Atom("digit", 0, token.behind + self.query.nothing), 0
         last = token.part == self.query.rows
         return setup.ids[names[-1] if last else names[1] if token.part > 0 else names[0]], 0
+
+
+def reading(size: Size) -> Parts | Listed:
+    """How the sources of a size are read."""
+    return Listed(size) if size.setup.rule.listed else Parts(size)
