@@ -50,7 +50,7 @@ from abc_calib.proof.export import export
 from abc_calib.proof.prove import Undecided, check, parts, prepare
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
-from abc_calib.proof.windows import TooMany
+from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.reporting.card import card
 from abc_calib.reporting.page.collect import certificate as shown_on_page
@@ -269,16 +269,6 @@ def test_a_certificate_that_the_checker_does_not_confirm_is_refused(certified, m
     monkeypatch.setattr(second_look, "export", lacking)
     with pytest.raises(AbcError, match=r"not confirmed by check\.py: not certified: lines was"):
         verify(certified, sources=1)
-
-
-def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch):
-    """Made part by part, and twice: to count them, and to check them."""
-    for name, value in (("PART", 4000), ("HELD", 0)):
-        monkeypatch.setattr(prove, name, value)
-    monkeypatch.setattr(prove.prepare, "__defaults__", (4000, 1e9))
-    streamed = decide(certified, certified.load_model())
-    assert not any(codes is not None for codes in streamed.proof.codes.values())
-    assert not difference(streamed.certificate, Certificate.load(certified))
 
 
 FALSE: dict[str, Any] = {

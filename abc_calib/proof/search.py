@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from abc_calib.proof.labels import atom_name, where
 from abc_calib.proof.prove import Checked, Proof
 from abc_calib.proof.sources import Sources
 from abc_calib.proof.witness import Witnesses
+from tasks.closure import NotClosed, check_closed
 
 MOST_SOURCES = 20_000
 """Short sources are run through the model, all of one width after another, as long as a width has
@@ -36,12 +38,10 @@ TRIED = 400
 def outright(certificate: Certificate, model: Model | Evaluator, data: Data) -> Iterator[list[str]]:
     """Run every source of each size from the smallest on, while there are not too many in all.
 
-    Notes how many there are of each size, and gives those that fail. None of a task without a rule.
+    Notes how many there are of each size, and gives those that fail.
     """
     task = data.task
-    if (rule := task.rule_task.rule()) is None:
-        return
-    for width, drawn in Sources(task.rule_task, rule).short(MOST_SOURCES):
+    for width, drawn in Sources(task.rule_task, task.rule_task.rule()).short(MOST_SOURCES):
         problems = task.render(drawn)
         wrong = (~matches(model, data, data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
@@ -126,9 +126,15 @@ def shown(proof: Proof, node: int, code: int) -> dict[str, Any]:
 def shortest(certificate: Certificate, model: Model, data: Data) -> Failure | None:
     """Find the shortest source that a model gets wrong, where nothing is proved.
 
-    Among all short ones, then by a search at lengths up to eight times the training's.
+    Among all short ones of a sound rule, then by a search at lengths up to eight times the
+    training's.
     """
-    for failing in outright(certificate, model, data):
+    rule, sizes = data.task.rule_task.rule(), iter(list[list[str]]())
+    with suppress(NotClosed):
+        if rule is not None:
+            check_closed(rule)
+            sizes = outright(certificate, model, data)
+    for failing in sizes:
         if failing and (wrong := failure(model, data, failing[0])) is not None:
             return wrong
     widths = [row["width"] for row in certificate.outright]

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from abc_calib.proof.occurrence import Occurrence
 from abc_calib.proof.sources import Sources
-from abc_calib.proof.windows import AllWindows, Occurrence
+from abc_calib.proof.windows import AllWindows
 from tasks.ragged import Ragged
 from tasks.rules import ABOVE, Rule, Transducer
 
