@@ -326,9 +326,7 @@ def _read(state: int, symbol: int, base: int) -> int:
     """The state after one digit more, or ``base``, its end; numbers do not begin with a 0."""
     if symbol == base:
         return OVER if state in (ZERO, DIGIT, OVER) else NO
-    if state == OVER:
-        return NO
-    return DIGIT if symbol else (LEADING if state else ZERO)
+    return NO if state == OVER else DIGIT if symbol else LEADING if state else ZERO
 
 
 def _until_over(

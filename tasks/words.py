@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tasks.base import Problems, TaskError
-from tasks.machine import Step, machine
+from tasks.machine import machine
 from tasks.ragged import Ragged, Rng, column, from_flat, join, joined_rows
-from tasks.rules import ABOVE, NO, ROW, NoSource, Rule
+from tasks.rules import ABOVE, NO, ROW, NoSource, Rule, Transducer
 from tasks.tokens import TokenTask
 
 TRAINING, SMALL = 10_001, 2_001
@@ -138,6 +138,18 @@ class WordTask(TokenTask):
 
     @cached_property
     def _rule(self) -> Rule:
+        self._check_declared()
+        first = self._transducer(below=False)
+        if not self.in_rows:
+            if (first.written == first.base + 2).any():
+                raise TaskError(f"{self.name} closes with {ROW} and has no step_below")
+            forward = () if self.backward or self.operands > 1 else first.tapes
+            return Rule(first, forward=forward, stride=self.stride)
+        of_row = 0 if self.in_front else None
+        later, past = self._transducer(below=True), bool(self.row_words)
+        return Rule(first, later, of_row=of_row, past=past, stride=self.stride)
+
+    def _check_declared(self) -> None:
         if (self.in_front or self.rereads or self.closers) and not self.in_rows:
             raise TaskError(f"{self.name} has one row: all that is about rows needs a step_below")
         if reserved := {TICK, COLON} & {*self.symbols} if self.in_front else set():
@@ -151,44 +163,36 @@ class WordTask(TokenTask):
             raise TaskError(f"{self.name} has operands = {self.operands!r}: give {least} or more")
         if self.stride > 1 and self.operands != 1:
             raise TaskError(f"{self.name} has stride {self.stride}: that needs one operand")
-        words = (*self.symbols, TICK) if self.counted else self.symbols
-        tapes = tuple(range(self.in_front, self.in_front + self.operands * self.stride))
-        step = _unticked(self.step) if self.counted else self.step
-        about: dict[str, Any] = {"lag": self.ahead, "closers": self.closers}
-        starts = self._starts((None,), self.row_words or (None,))
-        turns = range(self.stride if self.stride > 1 else 0)
-        first = machine(
-            words, step, self.start, self.end, tapes, turns=turns, starts=starts, **about
-        )
-        if not self.in_rows:
-            if (first.written == first.base + 2).any():
-                raise TaskError(f"{self.name} closes with {ROW} and has no step_below")
-            forward = () if self.backward or self.operands > 1 else tapes
-            return Rule(first, forward=forward, stride=self.stride)
-        start = self.start if self.start_below is None else self.start_below
-        tapes = (ABOVE, *tapes) if self.rereads else (ABOVE,)
-        below = _unticked(self.step_below) if self.counted else self.step_below
-        starts = self._starts(
-            self.closers or (None,), (*self.row_words, None) if self.row_words else (None,)
-        )
-        if self.ahead_below is not None:
-            about["lag"] = self.ahead_below
-        about["turns"] = [1 + axis for axis in turns if self.rereads]
-        later = machine(words, below, start, self.end_below, tapes, starts=starts, **about)
-        about = {"stride": self.stride}
-        if self.row_words:
-            return Rule(first, later, of_row=0, past=True, **about)
-        if not self.counted:
-            return Rule(first, later, **about)
-        first, later = (replace(row, symbols=(len(self.symbols),)) for row in (first, later))
-        return Rule(first, later, of_row=0, **about)
 
-    def _starts(self, closers: Sequence[Any], words: Sequence[Any]) -> list[Any]:
-        """The first states of rows, with the word of each and what closed the row above."""
-        if not self.row_words and not self.closers:
-            return []
-        starts = [(self.begin(word, closer), word, closer) for word in words for closer in closers]
-        return [start for start in starts if start[0] is not None]
+    def _transducer(self, below: bool) -> Transducer:
+        """What writes the first row, or those ``below``."""
+        tapes: tuple[int, ...] = tuple(
+            range(self.in_front, self.in_front + self.operands * self.stride)
+        )
+        turns = range(self.stride if self.stride > 1 else 0)
+        step: Any = self.step
+        start, end, lag = self.start, self.end, self.ahead
+        if below:
+            step, end = self.step_below, self.end_below
+            start = start if self.start_below is None else self.start_below
+            lag = lag if self.ahead_below is None else self.ahead_below
+            tapes = (ABOVE, *tapes) if self.rereads else (ABOVE,)
+            turns = range(1, 1 + len(turns) * self.rereads)
+        starts = list[Any]()
+        if self.row_words or self.closers:
+            words = (*self.row_words, None) if below or not self.row_words else self.row_words
+            closers = (self.closers or (None,)) if below else (None,)
+            begun = [(self.begin(word, x), word, x) for word in words for x in closers]
+            starts = [at for at in begun if at[0] is not None]
+        about: Any = (tapes, lag, starts, self.closers, turns)
+        if not self.counted:
+            return machine(self.symbols, step, start, end, *about)
+
+        def unticked(state: Any, *column: Any) -> Any:
+            return None if TICK in column else step(state, *column)
+
+        made = machine((*self.symbols, TICK), unticked, start, end, *about)
+        return replace(made, symbols=(len(self.symbols),))
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -229,7 +233,9 @@ class WordTask(TokenTask):
         tapes = list[Ragged]()
         for number, parts in enumerate(zip(*map(self.parts, sources), strict=True)):
             if number == 0 and self.counted:
-                tapes.append(self._ticks(np.array([*map(self._count, parts)])))
+                count = np.array([*map(self._count, parts)])
+                ticks = np.full((len(count), count.max()), len(self.symbols), np.int16)
+                tapes.append(Ragged(ticks, count))
                 continue
             front = number == 0 and self.in_front
             read = self.tokens([*map(self._row_words if front else self.words, parts)])
@@ -320,10 +326,6 @@ class WordTask(TokenTask):
     def _colon(self) -> int:
         return len(self.symbols) + self.counted
 
-    def _ticks(self, count: np.ndarray) -> Ragged:
-        values = np.full((len(count), int(count.max(initial=0))), len(self.symbols), np.int16)
-        return Ragged(values, count)
-
     def posed(self, letters: Sequence[Ragged]) -> Problems:
         """Problems with these letters, as far as they are sources whose outputs end."""
         rule = self._rule
@@ -394,10 +396,10 @@ class WordTask(TokenTask):
         Where none has ``low`` to ``high`` words, the longest below.
         """
         pairs = self._walked(rng, n, low, high, liked)
-        for attempt in range(MOST_TRIES):
+        for attempt in range(1, MOST_TRIES + 1):
             if len(pairs) >= n:
                 break
-            liked = liked | (attempt == MOST_TRIES - 1)
+            liked = liked | (attempt == MOST_TRIES)
             pairs = pairs.joined(self._walked(rng, n, low, high, liked))
         return pairs.take(np.arange(min(n, len(pairs))))
 
@@ -515,8 +517,3 @@ def _held_out(source: Ragged) -> np.ndarray:
             mixed = np.where(column > 0, (mixed ^ column) * np.uint64(0x9E3779B97F4A7C15), mixed)
             mixed ^= mixed >> np.uint64(29)
     return ((mixed >> np.uint64(40)) % np.uint64(8) == 0) & (source.lengths > FEW)
-
-
-def _unticked(step: Step) -> Step:
-    """The same, which does not read what counts rows."""
-    return lambda state, *column: None if TICK in column else step(state, *column)
