@@ -17,7 +17,8 @@ from abc_calib.nn.saved import IDS, check_keys, read_folder
 from abc_calib.nn.transformer.attention import draw
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
-UNUSED = ("trust_remote_code", "adapter_kwargs", "_from_auto")
+UNUSED = ("trust_remote_code", "adapter_kwargs", "_from_auto", "cache_dir", "force_download")
+UNUSED += ("local_files_only", "revision", "token")
 """What the Auto classes and pipelines add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
