@@ -17,8 +17,10 @@ from abc_calib.nn.saved import IDS, check_keys, read_folder
 from abc_calib.nn.transformer.attention import draw
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
-UNUSED = ("trust_remote_code", "adapter_kwargs", "_from_auto", "cache_dir", "force_download")
-UNUSED += ("local_files_only", "revision", "token")
+UNUSED = {
+    *("trust_remote_code", "adapter_kwargs", "_from_auto", "cache_dir", "force_download"),
+    *("local_files_only", "revision", "token"),
+}
 """What the Auto classes and pipelines add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
@@ -102,7 +104,7 @@ class HubModel(PreTrainedModel):
             kind = cls.config_class.model_type
             raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
         with_info = kwargs.pop("output_loading_info", False)
-        if strange := sorted({*kwargs} - {"dtype", *UNUSED}):
+        if strange := sorted({*kwargs} - UNUSED - {"dtype"}):
             raise UsageError(f"unknown option {strange[0]!r}: give dtype or output_loading_info")
         loaded: Any = super().from_pretrained(
             None,
