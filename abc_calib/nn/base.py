@@ -70,8 +70,6 @@ class Model(nn.Module):
     stream: bool = False
     #: why no lines can be put into its attention; empty where they can
     no_lines: ClassVar[str] = ""
-    #: why no certificate can be about it; empty where one can
-    no_certificate: ClassVar[str] = ""
     #: does a certificate put windows into whole sources, as it does not compute its layers?
     in_whole_sources: ClassVar[bool] = False
     #: does it look at its source by an attender, whose steps can be shown?

@@ -78,8 +78,6 @@ def decide(
     model.eval()
     if model.in_whole_sources:
         _test(decision, run, model, started + 60 * minutes, on_windows)
-    elif model.no_certificate:
-        _search(certificate, model, run.data, model.no_certificate)
     else:
         _certify(decision, run.data, model, minutes, on_windows)
     certificate.seconds = round(time.perf_counter() - started, 1)

@@ -279,7 +279,10 @@ class Trainer:
         """Replace the checkpoint, unless a weight is not finite."""
         if not_finite(self._weights()):
             self.finite(math.nan)
-        parts = {"model": self._weights(), "best": self.best, "random": self._random()}
+        random = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            random["cuda"] = torch.cuda.get_rng_state()
+        parts = {"model": self._weights(), "best": self.best, "random": random}
         for index, state in self.optimizer.state_dict()["state"].items():
             parts[f"optimizer.{index}"] = state
         tensors = {
@@ -329,12 +332,6 @@ class Trainer:
             raise AbcError(
                 f"{self.run}: the checkpoint is damaged or of another model ({error}): train again"
             ) from None
-
-    def _random(self) -> dict[str, Tensor]:
-        cuda = self.device.type == "cuda"
-        return {"cpu": torch.get_rng_state()} | (
-            {"cuda": torch.cuda.get_rng_state()} if cuda else {}
-        )
 
     def _weights(self) -> dict[str, Tensor]:
         return dict(self.model.named_parameters())

@@ -12,8 +12,8 @@ from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.nn.foreign.sites import TESTED, in_one_line
 
-LOGITS = 1e-5
-"""What a bias of zeros may change of logits."""
+LOGITS, WEIGHTS = 1e-5, 1e-6
+"""What a bias of zeros may change: of logits, and of attention."""
 
 
 def try_out(model: Foreign, source: Tensor, target: Tensor) -> float:
@@ -38,16 +38,22 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> float:
 @torch.no_grad()
 def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> float:
     """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt."""
-    plain = model(source, target)
+    plain, captured = model(source, target), model.attention(source, target).weights
     put(model.network, LineBias({}), model.marks, model.sites)
-    logits = model(source, target)
+    logits, weights = model(source, target), model.attention(source, target).weights
     check_cache(model, source[:2], target.shape[1])
     model.set_lines(None)
-    change = float((plain - logits)[target != model.pad].abs().max())
-    if not change <= LOGITS:
+    written = target != model.pad
+    change = float((plain - logits)[written].abs().max())
+    attention = max(
+        float((before - after)[written[:, None, :, None].expand_as(before)].abs().max())
+        for site in model.sites.layers.keys() - {"encoder"}
+        for before, after in zip(captured[site], weights[site], strict=True)
+    )
+    if not (change <= LOGITS and attention <= WEIGHTS):
         raise UsageError(
             f"{type(model.network).__name__} does not attend as its eager attention says: a bias "
-            f"of zeros changes its logits by {change:.1g}"
+            f"of zeros changes its logits by {change:.1g} and its attention by {attention:.1g}"
         )
     return change
 

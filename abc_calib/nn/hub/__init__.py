@@ -19,7 +19,6 @@ from abc_calib.nn.hub.faces import (
     AbcRecurrentConfig,
     AbcTransformer,
     HubModel,
-    local_folder,
 )
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import GENERATION, hub_files, read_folder
@@ -38,8 +37,8 @@ for _face in FACES.values():
 
 
 def load(folder: Path | str) -> HubModel:
-    """The model in a run's folder ``model``, or of the hub, in evaluation mode."""
-    described, _ = read_folder(local_folder(folder))
+    """The model in a run's folder ``model``, in evaluation mode."""
+    described, _ = read_folder(Path(folder))
     faces = {face.config_class.model_type: face for face in FACES.values()}
     if described.get("model_type") not in faces:
         raise AbcError(f"{folder} is not a model of this program: name another folder")

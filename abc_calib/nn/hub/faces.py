@@ -1,12 +1,9 @@
 """Our models as ``transformers`` has them: ``forward``, ``generate()``, loading and saving."""
 
-import re
 from pathlib import Path
 from typing import Any, ClassVar
 
-import huggingface_hub
 import torch
-from huggingface_hub.errors import HfHubHTTPError
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import Seq2SeqLMOutput
@@ -16,13 +13,14 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator
 from abc_calib.nn.recurrent.model import Recurrent
-from abc_calib.nn.saved import ALLOWED, IDS, check_keys, read_folder
+from abc_calib.nn.saved import IDS, check_keys, read_folder
 from abc_calib.nn.transformer.attention import draw
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
-FOR_THE_HUB = ("cache_dir", "force_download", "local_files_only", "revision", "token")
-"""What ``snapshot_download`` is given."""
-UNUSED = ("trust_remote_code", "adapter_kwargs", "_from_auto")
+UNUSED = {
+    *("trust_remote_code", "adapter_kwargs", "_from_auto", "cache_dir", "force_download"),
+    *("local_files_only", "revision", "token"),
+}
 """What the Auto classes and pipelines add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
@@ -97,18 +95,16 @@ class HubModel(PreTrainedModel):
     ) -> Any:
         """The model in a folder that ``save_pretrained`` or a run wrote, in evaluation mode.
 
-        ``USER/NAME`` that is not a folder is a model on the hub, of which the allowed files are
-        downloaded. No file but the three of a saved model is read. ``kwargs``: ``dtype``,
-        ``output_loading_info``, and how to download: ``cache_dir``, ``force_download``,
-        ``local_files_only``, ``revision``, ``token``.
+        No file but the three of a saved model is read. ``kwargs``: ``dtype`` and
+        ``output_loading_info``. ``hf download USER/NAME --local-dir FOLDER`` makes a folder of a
+        model on the hub.
         """
-        download_options = {name: kwargs.pop(name) for name in FOR_THE_HUB if name in kwargs}
-        described, weights = read_folder(local_folder(folder, **download_options))
+        described, weights = read_folder(Path(folder))
         if described.get("model_type") != cls.config_class.model_type:
             kind = cls.config_class.model_type
             raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
         with_info = kwargs.pop("output_loading_info", False)
-        if strange := sorted({*kwargs} - {"dtype", *UNUSED}):
+        if strange := sorted({*kwargs} - UNUSED - {"dtype"}):
             raise UsageError(f"unknown option {strange[0]!r}: give dtype or output_loading_info")
         loaded: Any = super().from_pretrained(
             None,
@@ -223,20 +219,6 @@ def restored(x: Tensor, order: Tensor, dim: int) -> Tensor:
     """What ``order (b, n)`` has moved in a dimension of ``x (b, ...)``, where it was before."""
     shape = [size if k in (0, dim) else 1 for k, size in enumerate(x.shape)]
     return x.gather(dim, order.argsort(1).view(shape).expand_as(x))
-
-
-def local_folder(folder: Path | str, **options: Any) -> Path:
-    """The folder, or the local copy of a model on the hub, downloaded with ``options``."""
-    if Path(folder).exists() or not re.fullmatch(r"[\w-]+/[\w.-]+", str(folder)):
-        return Path(folder)
-    try:
-        options = {name: value for name, value in options.items() if value is not None}
-        return Path(
-            huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED], **options)
-        )
-    except (OSError, ValueError, HfHubHTTPError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise AbcError(f"{folder} is not a folder, and not on the hub ({reason})") from None
 
 
 class AbcTransformer(HubModel):
