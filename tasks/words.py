@@ -12,7 +12,7 @@ import numpy as np
 
 from tasks.base import Problems, TaskError
 from tasks.machine import machine
-from tasks.ragged import Ragged, Rng, column, from_flat, join, joined_rows
+from tasks.ragged import Ragged, Rng, from_flat, join, joined_rows
 from tasks.rules import ABOVE, NO, ROW, NoSource, Rule, Transducer
 from tasks.tokens import TokenTask
 
@@ -133,11 +133,16 @@ class WordTask(TokenTask):
         return (COLON,) * (self.in_front + self.operands - 1)
 
     def rule(self) -> Rule | None:
-        reads = type(self).step is not WordTask.step or (self.in_rows and not self.operands)
-        return self._rule if reads else None
+        return self._rule if self._has_step else None
+
+    @property
+    def _has_step(self) -> bool:
+        return type(self).step is not WordTask.step or (self.in_rows and not self.operands)
 
     @cached_property
     def _rule(self) -> Rule:
+        if not self._has_step:
+            raise self._no_rule()
         self._check_declared()
         first = self._transducer(below=False)
         if not self.in_rows:
@@ -224,7 +229,7 @@ class WordTask(TokenTask):
 
     def parse(self, source: str, *sources: str) -> Problems:
         """The problems of sources, in their order."""
-        if self.rule() is None or not self.redrawn:
+        if not self.redrawn:
             first, *others = [super(WordTask, self).parse(text) for text in (source, *sources)]
             return first.joined(*others) if others else first
         return self._read(source, *sources)
@@ -240,8 +245,7 @@ class WordTask(TokenTask):
             front = number == 0 and self.in_front
             read = self.tokens([*map(self._row_words if front else self.words, parts)])
             tapes.append(read.reversed() if self.backward and not front else read)
-        tapes = self._by_turns(tapes)
-        problems = self.posed(tapes)
+        problems = self.posed(self._by_turns(tapes))
         if len(problems) < len(sources):
             shown = repr(sources[0]) if len(sources) == 1 else f"one of {len(sources)} sources"
             raise TaskError(f"{shown} is not a source of {self.name}: write {self.usage}")
@@ -308,8 +312,8 @@ class WordTask(TokenTask):
     def texts(self, problems: Problems) -> list[Ragged]:
         """The letters of each part of sources, in the order of the rule's columns."""
         source = problems.source
-        if not self.delimiters:
-            return [source.reversed() if self._flips else source]
+        if not self._flips:
+            return [source]
         colons = (source.values == self._colon) & source.inside
         ends = np.nonzero(colons)[1].reshape(len(source), len(self.delimiters))
         ends = np.concatenate([ends, source.lengths[:, None]], 1)
@@ -348,12 +352,9 @@ class WordTask(TokenTask):
                 break
             except NoSource as error:
                 kept = np.delete(kept, error.args[0])
-        laid: list[Ragged] = []
-        for text in self._together(tapes):
-            if laid:
-                laid.append(column(np.full(len(kept), self._colon, np.int16)))
-            laid.append(text.reversed() if self._flips else text)
-        return Problems.of(join(*laid) if len(laid) > 1 else laid[0], target)
+        first, *others = (x.reversed() if self._flips else x for x in self._together(tapes))
+        source = join(first, *(part for text in others for part in (self._colon, text)))
+        return Problems.of(source if others else first, target)
 
     # Data
 
@@ -470,8 +471,6 @@ class WordTask(TokenTask):
     # Hard problems: few different words, of which rare states need runs
 
     def families(self, rng: Rng, n: int, length: int) -> dict[str, Problems]:
-        if self.rule() is None:
-            return super().families(rng, n, length)
         families, names = {}, ("one word, or as few as go", "two words", "three words")
         for few, name in enumerate(names, 1):
             weight = rng.random((n, self._rule.base))
@@ -491,8 +490,6 @@ class WordTask(TokenTask):
         return mutants.take(np.arange(min(n, len(mutants))))
 
     def smallest(self) -> list[str]:
-        if self.rule() is None:
-            return super().smallest()
         by, least = self._rule.first, 1
         while len(by.tapes) == 1 and not by.ending(least)[-1][[*by.start]].any():
             least += 1

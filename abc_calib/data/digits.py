@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.formats import Format, interleaved, join
+from abc_calib.data.formats import Format, as_ids, interleaved
 from abc_calib.data.vocabulary import EOS, SOS, Vocabulary
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
@@ -213,8 +212,7 @@ class DigitData(Data):
                 parts.append(self._hinted(operand, first, hint_first=False).reversed())
         answer = self._hinted(answer, first, hint_first=True)
         source, target = (
-            torch.from_numpy(join([*each, vocabulary.eos], vocabulary.pad))
-            for each in (parts, [answer])
+            as_ids([*each, vocabulary.eos], vocabulary.pad) for each in (parts, [answer])
         )
         return Batch(source, target, problems)
 

@@ -121,10 +121,11 @@ class Lookup(WordTask):
 
     def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
         """The source of each row; all numbers are tokens."""
-        return join(start, tables, self._mark(STOP, len(start)))
+        return join(start, tables, self._stop)
 
-    def _mark(self, mark: str, n: int) -> Ragged:
-        return column(np.full(n, self.symbols.index(mark)))
+    @property
+    def _stop(self) -> int:
+        return self.symbols.index(STOP)
 
     def _noise(self, lengths: np.ndarray, rng: Rng) -> Ragged:
         """Random tables that compose."""
@@ -189,7 +190,7 @@ class ReverseLookup(Lookup):
         return list(range(len(words) - 2, -1, -1))
 
     def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
-        return join(tables.reversed(), start, self._mark(STOP, len(start)))
+        return join(tables.reversed(), start, self._stop)
 
 
 class NoisySingle(Lookup):
@@ -211,7 +212,7 @@ class NoisySingle(Lookup):
     def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
         n = len(start)
         noise = self._noise(rng.integers(0, MOST_NOISE + 1, n), rng)
-        return join(start, noise, self._mark(START, n), tables, self._mark(STOP, n))
+        return join(start, noise, self.symbols.index(START), tables, self._stop)
 
 
 class NoisyMulti(NoisySingle):
@@ -246,7 +247,7 @@ class IntermediateNoise(Lookup):
         mixed = np.zeros((n, 2 * noise.values.shape[1]), np.int16)
         mixed[:, ::2] = noise.values
         mixed[:, 1 : 2 * tables.values.shape[1] : 2] = tables.values
-        return join(start, Ragged(mixed, 2 * tables.lengths + 1), self._mark(STOP, n))
+        return join(start, Ragged(mixed, 2 * tables.lengths + 1), self._stop)
 
 
 class OneShot(Lookup):
