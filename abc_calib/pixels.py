@@ -1,9 +1,6 @@
-"""Attention weights as images without axes: for trackers, and for what a notebook shows."""
+"""Attention weights as images without axes, for trackers."""
 
 from __future__ import annotations
-
-import base64
-import io
 
 import numpy as np
 
@@ -27,12 +24,3 @@ def heads_image(weights: np.ndarray) -> np.ndarray:
     large = colours.repeat(times, 1).repeat(times, 2)
     framed = np.pad(large, ((0, 0), (0, 0), (0, GAP), (0, 0)), constant_values=255)
     return np.concatenate(list(framed), 1)[:, :-GAP]
-
-
-def as_html(pixels: np.ndarray) -> str:
-    """An image as an element of HTML that needs no file."""
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "png")
-    return f'<img src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}">'

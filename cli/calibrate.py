@@ -22,7 +22,6 @@ from cli.train import trained
 
 if TYPE_CHECKING:
     from abc_calib.calibration.pipeline import Calibration
-    from abc_calib.nn.foreign.checks import Neutrality
     from abc_calib.runs import Run
 
 DEFAULTS = RETRAIN.chosen | dict.fromkeys(
@@ -90,9 +89,8 @@ def adopted(run: str | None, foreign: AdoptOptions, **work: Any) -> Any:
     if run is not None:
         raise UsageError(f"{typed(run)}: a run has its model; leave out it or --hf")
 
-    def say_change(change: Neutrality) -> None:
-        logits, attention = f"{change.logits:.1g}", f"{change.attention:.1g}"
-        say(f"a bias of zeros changes logits by at most {logits}, attention by {attention}")
+    def say_change(change: float) -> None:
+        say(f"a bias of zeros changes logits by at most {change:.1g}")
 
     options = foreign.model_dump(exclude_none=True)
     adopted_run = stages.adopt(options.pop("hf"), on_checked=say_change, **options, **work)

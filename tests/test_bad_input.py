@@ -51,7 +51,6 @@ abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': inpu
 abc train addition --attention-window 1 => --attention-window 1: the operands of addition in format
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
 abc train successor --cross-scheme learned => no such option: --cross-scheme
-abc train addition --model decoder --scheme alibi:cross=end => has no cross-attention; choose alibi
 abc train successor --heads 3 => width 64 is not divisible by 3 heads: choose a width that
 abc train successor --scheme rope --width 12 --heads 4 => width 12 with heads 4 makes 3 a head: ch
 abc train copy --model gru --optimizer muon => --optimizer muon: this model takes adam

@@ -160,7 +160,7 @@ def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
         **{"fit": "mean", "dirs": ["anti", "diag"], "threshold": 2, "samples": 99},
         **{"layer": "own", "sites": ["cross", "self"], "anchors": "segment"},
         **{
-            "average": "digits",
+            "average": "all",
             "attention": "raw",
             "off_line_bias": -3,
             "values": "hard",

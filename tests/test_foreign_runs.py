@@ -126,7 +126,7 @@ def test_rounding_of_large_logits_is_no_difference(reversing, tmp_path):
     heard = []
     own = str(tmp_path / "own")
     run = abc.adopt(tmp_path / "model", reversing.pairs, "=", out=own, on_checked=heard.append)
-    assert str(run.path) == own and heard[0].logits < 1e-6
+    assert str(run.path) == own and heard[0] < 1e-6
     kept = run.load_model().network.get_output_embeddings().weight
     assert kept.dtype == torch.float32 and torch.equal(kept, model.get_output_embeddings().weight)
     (command,) = commands(run)  # which makes the same run again
@@ -200,7 +200,6 @@ FIT, CHECK = "--fit-lengths", "--check-lengths"
         (WRONG, "+,=", (), f"2 of the {len(WRONG)} pairs in p.jsonl are wrong"),
         (WRONG, "+,=", (), f"the first is pair 8, '{WRONG[7][0]}' with '1'"),
         ([*reversals(3), ("12=", "12"), ("34=", "43"), ("12=", "21")], "=", (), "contradict"),
-        ([(a, b + " " * (i % 2)) for i, (a, b) in enumerate(sums())], "+,=", (), "end in spaces"),
         ([(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)], "=", (), "all sources are 3 wide"),
         ("{", "=", (), "line 1 of"),
         ([*reversals(3)[:50], ("1x=", "x1")], "=", (), "no token for 'x'"),
@@ -251,11 +250,6 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     shutil.copytree(somebodys.folder, tmp_path / "bare")
     (tmp_path / "bare" / "tokenizer.json").unlink()
     assert "has no tokenizer.json" in refusal(Somebodys(tmp_path / "bare", somebodys.pairs))
-    shutil.copytree(somebodys.folder, tmp_path / "pointer")
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
-    (tmp_path / "pointer" / "model.safetensors").write_text(pointer)
-    said = refusal(Somebodys(tmp_path / "pointer", somebodys.pairs))
-    assert "is a pointer of Git LFS, not the weights: fetch them with git lfs pull" in said
     config = json.loads((somebodys.folder / "config.json").read_text())
     for change, words in (
         ({"hidden_size": 10**7}, "does not load"),
@@ -279,14 +273,6 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     inject(model, abc.LineBias({}), Marks((14, 15)))
     saved(model, tokenizer(), somebodys.folder)
     assert "has lines already" in refusal(somebodys) and nothing_is_left(runs_root)
-
-
-def test_a_configuration_of_another_size_is_refused_at_once(somebodys, runs_root):
-    path = somebodys.folder / "config.json"
-    config = json.loads(path.read_text())
-    for name, words in (("hidden_size", "does not load"), ("num_hidden_layers", "describes 10,")):
-        path.write_text(json.dumps(config | {name: 10**7}))
-        assert words in refusal(somebodys) and nothing_is_left(runs_root)
 
 
 def test_options_that_belong_together(somebodys, runs_root):

@@ -24,9 +24,9 @@ from abc_calib.nn.build import build_model
 from abc_calib.proof import check as check_py
 from abc_calib.proof import forms, prove
 from abc_calib.proof.allowed import check_allowed, overridden
-from abc_calib.proof.decide import decoded
 from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import Undecided, check, parts, prepare
+from abc_calib.proof.search import decoded
 from abc_calib.proof.windows import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run

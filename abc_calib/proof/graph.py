@@ -129,24 +129,15 @@ class Setup:
     def eos(self) -> int:
         return self.ids[EOS]
 
-    def frames(self, mirrored: bool) -> Iterator[Frame]:
-        """In how many ways the ends of a row and its query may lie: with each, which gaps.
-
-        ``mirrored``: the column that is as far from the end as the query from the start counts too.
-        """
-        wide, above = {"column": 0, "wide": 1}, {}
-        if self.rule.in_rows:
-            counted = self.rule.counted
-            yield from _orders(wide, first=True, counted=counted)
-            if self.rule.extra is None:
-                above = {"above": 1}
-            yield from _orders({**wide, **above}, first=False, counted=counted)
-        elif mirrored:
-            yield {"column": (0, 1, 0), "wide": (1, 2, 1)}
-            yield {"column": (0, 1, 1), "wide": (0, 2, 1)}
-            yield {"column": (1, 1, 1), "wide": (0, 1, 0)}
-        else:
+    def frames(self) -> Iterator[Frame]:
+        """In how many ways the ends of a row and its query may lie: with each, which gaps."""
+        wide = {"column": 0, "wide": 1}
+        if not self.rule.in_rows:
             yield from _orders(wide)
+            return
+        yield from _orders(wide, first=True, counted=self.rule.counted)
+        above = {"above": 1} if self.rule.extra is None else {}
+        yield from _orders({**wide, **above}, first=False, counted=self.rule.counted)
 
 
 Frame = dict[str, tuple[int, ...]]

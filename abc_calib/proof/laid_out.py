@@ -13,7 +13,7 @@ from abc_calib.errors import shortened
 from abc_calib.geometry.layout import placed
 from abc_calib.proof.forms import Gaps, Unbounded
 from abc_calib.proof.graph import Graph, Query, Setup, Token
-from abc_calib.proof.witness import Sources
+from abc_calib.proof.sources import Sources
 from tasks import TaskError
 from tasks.rules import Rule
 

@@ -38,8 +38,6 @@ from abc_calib.proof.forms import MOST_SIZES, sizes
 from abc_calib.proof.graph import Atom, Graph, Query, Setup
 from tasks.rules import ABOVE, Transducer
 
-FEW_SIZES = 400
-"""Sizes that are looked at before it is assumed that lines run against the columns."""
 LARGEST = 2**62
 """Windows are numbers below this."""
 
@@ -353,23 +351,13 @@ class AllWindows:
         self.setup, self.vocabulary, self.graph = setup, vocabulary, Graph()
         self.occurrences: dict[int, list[Occurrence]] = {}
         self.sizes = 0
-        by = {id(row): Steps(row) for row in (setup.rule.first, setup.rule.later) if row}
-        try:
-            self._list(by, mirrored=False)
-        except AbcError:
-            if setup.rule.in_rows:
-                raise
-            self.occurrences.clear()
-            self.sizes = 0
-            self._list(by, mirrored=True)
-
-    def _list(self, by: Mapping[int, Steps], mirrored: bool) -> None:
-        rule = self.setup.rule
-        for frame, short in itertools.product(self.setup.frames(mirrored), range(rule.stride)):
+        rule = setup.rule
+        by = {id(row): Steps(row) for row in (rule.first, rule.later) if row}
+        for frame, short in itertools.product(setup.frames(), range(rule.stride)):
             pairs: list[tuple[int, Occurrence]] = []
 
             def look(gaps: Any, frame: Any = frame, short: int = short, pairs: Any = pairs) -> None:
-                query = Query(self.setup, self.graph, frame, gaps, short)
+                query = Query(setup, self.graph, frame, gaps, short)
                 if not query.there:
                     return
                 state = query.state()
@@ -379,8 +367,7 @@ class AllWindows:
                 pairs.append((state.node, occurrence))
 
             count = len(next(iter(frame.values()))) - 1
-            most = MOST_SIZES if mirrored or rule.in_rows else FEW_SIZES
-            self.sizes += sum(1 for _ in sizes(count, look, self.setup.period, most))
+            self.sizes += sum(1 for _ in sizes(count, look, setup.period, MOST_SIZES))
             for node, occurrence in pairs:
                 self.occurrences.setdefault(node, []).append(occurrence)
 

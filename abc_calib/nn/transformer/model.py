@@ -52,6 +52,8 @@ class Transformer(AlongLines):
         **{"encoder_layers": "encoder_layers", "cyclic": "cyclic"},
     }
 
+    hub_extras = ("delimiter_ids", "row_id", "post_norm", "line_bias", "plugins", "own_schemes")
+
     def __init__(self, options: Any, tokens: TokenIds):
         super().__init__(options, tokens)
         self.embed = nn.Embedding(tokens.size, options.width)
