@@ -237,10 +237,7 @@ class Arithmetic(Task):
         if law == "carry":
             return self._chains(rng, *counts)
         if law == "uniform" and not exact:
-            return tuple(
-                self._random(rng, count) if k == self.row_operand else self._uniform(rng, n, length)
-                for k, count in enumerate(counts)
-            )
+            return tuple(self._uniform(rng, n, length) for _ in counts)
         return tuple(self._random(rng, count) for count in counts)
 
     def _counts(self, rng: Rng, n: int, length: int, exact: bool) -> tuple[np.ndarray, ...]:

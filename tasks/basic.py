@@ -82,6 +82,11 @@ class Multiplication(Arithmetic):
     def end(self, state: tuple[int, int]) -> tuple[int, ...]:
         return (state[1],) if state[1] else ()
 
+    def _draw(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> tuple[Ragged, ...]:
+        if law == "uniform" and not exact:  # whose draws no counts precede
+            return self._uniform(rng, n, length), self._random(rng, np.ones(n, int))
+        return super()._draw(rng, n, length, law, exact)
+
     def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """Numbers whose product by their factor is a long run of the highest digit, or near it."""
         number, digit = (self._random(rng, count) for count in counts)
