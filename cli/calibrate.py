@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import abc_calib as abc
 from abc_calib.config import (
     RETRAIN,
     AdoptOptions,
@@ -22,7 +22,6 @@ from cli.train import trained
 
 if TYPE_CHECKING:
     from abc_calib.calibration.pipeline import Calibration
-    from abc_calib.runs import Run
 
 DEFAULTS = RETRAIN.chosen | dict.fromkeys(
     ("seed", "sampling", "length", "format"), "as in the first training"
@@ -49,9 +48,7 @@ def calibrate(
     Examples: **abc calibrate --dirs diag,anti,vert** · **abc calibrate --fit mean --threshold 2
     --no-retrain** · **abc calibrate --hf FOLDER --data pairs.jsonl --delimiters "+,="**
     """
-    from abc_calib import stages
-
-    calibrated = stages.calibrate(
+    calibrated = abc.calibrate(
         adopted(run, foreign, seed=training.seed),
         *(options, retrained_with, training),
         device=device,
@@ -74,9 +71,7 @@ def retrain(run: RunArgument = None, device: Device = "auto", track: Track = Non
 
     Example: **abc retrain runs/addition-calibrated-seed0-1**
     """
-    from abc_calib import stages
-
-    retrained = stages.retrain(run, device=device, track=track)
+    retrained = abc.retrain(run, device=device, track=track)
     return trained(retrained, *compared(retrained))
 
 
@@ -84,8 +79,6 @@ def adopted(run: str | None, foreign: AdoptOptions, **work: Any) -> Any:
     """Return the run to work on: that of a model in a folder, where ``--hf`` names one."""
     if not foreign.is_given:
         return run
-    from abc_calib import stages
-
     if run is not None:
         raise UsageError(f"{typed(run)}: a run has its model; leave out it or --hf")
 
@@ -93,7 +86,7 @@ def adopted(run: str | None, foreign: AdoptOptions, **work: Any) -> Any:
         say(f"a bias of zeros changes logits by at most {change:.1g}")
 
     options = foreign.model_dump(exclude_none=True)
-    adopted_run = stages.adopt(options.pop("hf"), on_checked=say_change, **options, **work)
+    adopted_run = abc.adopt(options.pop("hf"), on_checked=say_change, **options, **work)
     rule = adopted_run.task.follows
     follow = f"are {rule.description}" if rule else "follow no rule of abc tasks"
     count = f"{len(adopted_run.task.pairs):,} pairs"
@@ -108,12 +101,6 @@ NO_LINE = {
 """Notes of heads without a line, and what they mean."""
 
 
-def closer(line: str) -> str:
-    """Say what a line reads that stays on the end of a number; nothing of others."""
-    number = re.fullmatch(r"vert \+0 segment ([1-9]\d*)", line)
-    return f"the token that closes number {number[1]}" if number else ""
-
-
 def say_lines(calibration: Calibration) -> None:
     """Show each different line with its heads."""
     groups: dict[tuple[str, int, str], list[Any]] = {}
@@ -124,7 +111,7 @@ def say_lines(calibration: Calibration) -> None:
         (
             *(site, "last" if layer < 0 else layer, line, ",".join(str(r.head) for r in group)),
             f"{max(row.weight for row in group):.2f}",
-            ", ".join(sorted({closer(line), *(row.note for row in group)} - {""})),
+            ", ".join(sorted({row.note for row in group} - {""})),
         )
         for (site, layer, line), group in groups.items()
     ]
@@ -137,7 +124,7 @@ def say_lines(calibration: Calibration) -> None:
     say("assigned: no line found in these heads; they use one of their layer's")
 
 
-def compared(run: Run) -> list[str]:
+def compared(run: abc.Run) -> list[str]:
     """Say whether a retrained model is worse on held-out problems, and how long it took.
 
     Against the first training; empty where that is gone, or the model was trained elsewhere.

@@ -78,24 +78,19 @@ def show(part: str | Table, console: Console | None = None) -> None:
         if console.is_terminal:
             whole: Any = {"break_long_words": False, "break_on_hyphens": False}
             line = textwrap.fill(line, console.width, **whole)
-        text = Text(line)
-        if line.startswith("error:"):
-            text.stylize("bold red", 0, len("error:"))
-        console.print(text, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
 
 
 def show_table(table: Table, console: Console) -> None:
-    """Write the columns of a table that hold something, as wide as the terminal."""
+    """Write a table as wide as the terminal."""
     drawn = RichTable(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, padding=(0, 1)
     )
-    cells = [[Text(visible(table.text(cell))) for cell in row] for row in table.rows]
-    full = [k for k in range(len(table.columns)) if not cells or any(row[k] for row in cells)]
-    for name in (table.columns[k] for k in full):
+    for name in table.columns:
         side: Any = "right" if name in table.right else "left"
         drawn.add_column(Text(visible(name)), justify=side, overflow="fold")
-    for row in cells:
-        drawn.add_row(*(row[k] for k in full))
+    for row in table.rows:
+        drawn.add_row(*(Text(visible(table.text(cell))) for cell in row))
     if table.title:
         console.print(Text(visible(table.title), style="bold"))
     console.print(drawn)
@@ -130,6 +125,8 @@ def prepare() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (open to the end)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if len(os.environ.get("COLUMNS", "")) > 6:  # no terminal is so wide
+        del os.environ["COLUMNS"]
     for console in (out, err):
         if not console.is_terminal:
             console.width = WIDEST

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+import abc_calib as abc
 from abc_calib.config import CertifyOptions, EvaluateOptions, build
 from abc_calib.errors import UsageError
 from cli.certify import certified_first
 from cli.command import Out, RunArgument, command
 from cli.console import Result, typed
 
-if TYPE_CHECKING:
-    from abc_calib.runs import Run
+Form = Annotated[
+    Literal["certificate", "lines"] | None,
+    typer.Argument(help="certificate or lines: see above."),
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option(help="lines: of the problems; by default the training length and 50."),
+]
+Made = Annotated[
+    Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
+]
 
 
 @command()
 def export(
-    form: Annotated[
-        Literal["certificate", "lines"] | None,
-        typer.Argument(help="certificate or lines: see above."),
-    ] = None,
-    run: RunArgument = None,
-    lengths: Annotated[
-        str | None,
-        typer.Option(help="lines: of the problems; by default the training length and 50."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
-    ] = None,
+    form: Form = None, run: RunArgument = None, lengths: Lengths = None, out: Made = None
 ) -> Result:
     """Export the lines or the certificate of a run for other tools.
 
@@ -39,21 +38,19 @@ def export(
 
     Example: **abc export lines --lengths 6,50 --out lines.npz**
     """
-    from abc_calib import stages
-
     if form is None:
         raise UsageError("say what: abc export lines, or abc export certificate --out FOLDER")
-    opened_run = stages.opened(run)
     if form == "lines":
+        opened_run = abc.Run.open(run)
         sizes = build(EvaluateOptions, lengths=lengths).lengths
-        file = stages.export_lines(opened_run, sizes, out=out)
+        file = abc.export_lines(opened_run, sizes, out=out)
         return written(opened_run, [file], "numpy.load reads it")
     if lengths is not None:
         raise UsageError("abc export certificate takes no --lengths: it covers all of them")
     if out is None:
         raise UsageError("name a new folder for it: abc export certificate --out FOLDER")
     certified_run = certified_first(run, CertifyOptions())
-    folder = stages.export(certified_run, out)
+    folder = abc.export(certified_run, out)
     return written(certified_run, [folder], f"check it: python {folder / 'check.py'}")
 
 
@@ -65,11 +62,8 @@ def transducer(run: RunArgument = None, out: Out = None) -> Result:
 
     Example: **abc compile zoo:addition --out carry**
     """
-    from abc_calib import stages
-    from abc_calib.reporting.transducer import compile
-
-    opened_run = stages.opened(run)
-    compiled = compile(opened_run, out=out)
+    opened_run = abc.Run.open(run)
+    compiled = abc.compile(opened_run, out=out)
     program = next(path for path in compiled.files if path.suffix == ".py")
     remark = f"{compiled.states} states; run them: python {program} OPERAND ..."
     return written(opened_run, compiled.files, remark)
@@ -81,18 +75,15 @@ def card(run: RunArgument = None, out: Out = None) -> Result:
 
     Example: **abc card --out card**, then hf upload USER/NAME card
     """
-    from abc_calib import stages
-    from abc_calib.reporting.card import card as write_card
-
     if out is None:
         words = " ".join(["abc card", *([typed(run)] if run else []), "--out FOLDER"])
         raise UsageError(f"a card is written into a new folder: {words}")
-    opened_run = stages.opened(run)
-    folder = write_card(opened_run, out)
+    opened_run = abc.Run.open(run)
+    folder = abc.card(opened_run, out)
     return written(opened_run, [folder], f"upload it: hf upload USER/NAME {folder}")
 
 
-def written(run: Run, files: list[Path], remark: str) -> Result:
+def written(run: abc.Run, files: list[Path], remark: str) -> Result:
     """Report the files that were written for a run."""
     names = [str(path) for path in files]
     return Result({"run": str(run), "files": names}, names, [remark])

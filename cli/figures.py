@@ -7,11 +7,19 @@ from typing import Annotated
 
 import typer
 
+import abc_calib as abc
 from abc_calib.config import DrawOptions, FigureOptions
-from cli.command import Figures, RunArgument, command
-from cli.completion import run_names
+from abc_calib.text import counted
+from cli.command import Figures, RunArgument, command, run_names
 from cli.console import Result, say
 from cli.export import written
+
+Runs = Annotated[list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)]
+Labels = Annotated[
+    str | None,
+    typer.Option(help="Names of the runs, with commas between; by default what differs."),
+]
+Folder = Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")]
 
 
 @command()
@@ -21,26 +29,13 @@ def heatmap(options: FigureOptions, run: RunArgument = None, out: Figures = None
     Examples: **abc heatmap --format svg --digits 30** · **abc heatmap --layer 1 --panel bias
     --width column --font sans --no-title** · **abc heatmap --input 999+1 --sites cross**
     """
-    from abc_calib.reporting import views
-    from abc_calib.runs import Run
-
-    opened_run = Run.open(run)
-    paths = views.heatmap(opened_run, out or opened_run.path / "figures", options=options)
+    opened_run = abc.Run.open(run)
+    paths = abc.heatmap(opened_run, out or opened_run.path / "figures", options=options)
     return written(opened_run, paths, f"{len(paths)} files")
 
 
 @command(tables=True)
-def curves(
-    runs: Annotated[
-        list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)
-    ],
-    options: DrawOptions,
-    labels: Annotated[
-        str | None,
-        typer.Option(help="Names of the runs, with commas between; by default what differs."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")] = None,
-) -> Result:
+def curves(runs: Runs, options: DrawOptions, labels: Labels = None, out: Folder = None) -> Result:
     """Draw the exact match of several runs against length in one figure.
 
     Each has to be evaluated first (abc eval); the jobs of a sweep are.
@@ -49,13 +44,12 @@ def curves(
     --latex**
     """
     from abc_calib.files import runs_root
-    from abc_calib.reporting import of_runs
-    from abc_calib.text import counted
+    from abc_calib.reporting.of_runs import table
 
     folder = out or runs_root() / "figures"
-    paths = of_runs.curves(runs, folder, labels=labels, **options.model_dump())
+    paths = abc.curves(runs, folder, labels=labels, **options.model_dump())
     names, remark = [str(path) for path in paths], f"{counted(len(runs), 'runs')} in one figure"
-    return Result({"files": names}, names, [remark], of_runs.table(runs, labels))
+    return Result({"files": names}, names, [remark], table(runs, labels))
 
 
 Names = Annotated[
@@ -84,9 +78,8 @@ def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
     from abc_calib.files import runs_root
     from abc_calib.progress import bar
     from abc_calib.reporting.page import write_page
-    from abc_calib.runs import Run
 
-    runs = [Run.open(name) for name in run] if run else [Run.open(None)]
+    runs = [abc.Run.open(name) for name in run] if run else [abc.Run.open(None)]
     folder = runs[0].path if len(runs) == 1 else runs_root()
     with bar("making the page", None, "runs") as update:
         path = write_page(runs, out or folder / "report.html", on_run=update)

@@ -13,13 +13,12 @@ from abc_calib.text import Table
 from cli.command import Figures, RunArgument, command
 from cli.console import Result
 
+Source = Annotated[str, typer.Option("--input", help="A source of the run's task.")]
+
 
 @command()
 def inspect(
-    options: DrawOptions,
-    source: Annotated[str, typer.Option("--input", help="A source of the run's task.")],
-    run: RunArgument = None,
-    out: Figures = None,
+    options: DrawOptions, source: Source, run: RunArgument = None, out: Figures = None
 ) -> Result:
     """Show where a recurrent model attended on one source: each step, as a table and figures.
 
@@ -36,9 +35,9 @@ def inspect(
         folder = out or opened_run.path / "figures"
         files = draw_steps(trace, folder, title, options.format, options.inches)
     names = [str(path) for path in files]
-    fields = ("output", "correct", "looked", "gold", "variables")
     data = {"run": str(opened_run), "source": source, "files": names}
-    data |= {name: getattr(trace, name) for name in fields}
+    for name in ("output", "correct", "looked", "gold", "variables"):
+        data[name] = getattr(trace, name)
     wrong = "" if trace.correct else "this is wrong: the model has not learned this one"
     return Result(data, [steps(trace), *names], [wrong])
 

@@ -2,86 +2,45 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+import abc_calib as abc
 from abc_calib.config import TaskOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import Table
-from cli.command import command
-from cli.completion import run_names, task_names
-from cli.console import Result, say, typed
+from cli.command import command, task_names
+from cli.console import Result, say
 
-if TYPE_CHECKING:
-    from abc_calib.runs import Run
-
-Action = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[rm RUN...]", help="With rm: remove these runs.", autocompletion=run_names
-    ),
-]
-Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=task_names)]
-Stage = Annotated[Literal["vanilla", "calibrated"] | None, typer.Option(help="Of this stage.")]
-Sort = Annotated[
-    Literal["age", "run", "task", "held-out", "seconds"],
-    typer.Option(help="In this order; the best, the longest or the newest last."),
-]
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
 COLUMNS = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
-NUMBERS = COLUMNS[5:]
 
 
 @command(tables=True)
-def runs(
-    action: Action = None,
-    task: Task = None,
-    stage: Stage = None,
-    sort: Sort = "age",
-    everything: Everything = False,
-    yes: Yes = False,
-) -> Result:
-    """List the runs, oldest first, or remove some.
+def runs(everything: Everything = False) -> Result:
+    """List the runs, oldest first.
 
-    Examples: **abc runs --task addition --sort held-out** · **abc runs rm RUN OTHER**
+    Examples: **abc runs** · **abc runs --all --csv**
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
     from abc_calib.runs.run import STAGES
-    from tasks import FROM_FILES, TASKS
-    from tasks.base import unknown
 
-    if action:
-        return removed(action, yes)
     records = [record_of(run) for run in list_runs(everything)]
-    names = {*TASKS, *FROM_FILES, *(record.get("task") for record in records)}
-    if task is not None and task not in names:
-        raise UsageError(unknown("task", task, TASKS))
-    records = [
-        record
-        for record in records
-        if task in (None, record.get("task")) and stage in (None, record.get("stage"))
-    ]
-    if sort != "age":
-        key = sort.replace("-", "_")
-        records.sort(key=lambda record: (record.get(key) is not None, record.get(key) or 0))
-    table = Table(COLUMNS, [*map(cells_of, records)], right=NUMBERS, label="tab:runs")
+    table = Table(COLUMNS, [*map(cells_of, records)], right=COLUMNS[5:], label="tab:runs")
     if records:
         rows = [[STAGES.get(str(cell), cell) for cell in row] for row in table.rows]
         return Result(records, [replace(table, rows=rows)], table=table)
-    which = "such " if task or stage else ""
-    nothing = f"there is no {which}run in {runs_root()} yet: abc train successor"
+    nothing = f"there is no run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)
 
 
-def record_of(run: Run) -> dict[str, Any]:
+def record_of(run: abc.Run) -> dict[str, Any]:
     """Return a run as its JSON has it."""
     record: dict[str, Any] = {"run": str(run)}
     try:
@@ -89,7 +48,6 @@ def record_of(run: Run) -> dict[str, Any]:
         record |= {"task": config.task, "base": config.base, "stage": config.stage}
         record |= {"scheme": config.model.label, "preset": config.preset}
         record["seed"] = config.train.seed
-        run.check(contents=False)
         result = run.result or {}
         record["state"] = "trained" if result else "not finished"
         record["held_out"] = result.get("validation_accuracy")
@@ -116,32 +74,6 @@ def cells_of(record: dict[str, Any]) -> list[object]:
     ]
 
 
-def removed(words: list[str], yes: bool) -> Result:
-    """Remove the named runs, all of them or none: whole ones in the folder of runs alone."""
-    from abc_calib.files import runs_root
-    from abc_calib.runs import folders
-
-    verb, *names = words
-    if verb != "rm" or not names:
-        usage = "abc runs lists the runs, abc runs rm RUN removes some"
-        raise UsageError(f"abc runs {typed(verb)}: {usage}")
-    root = runs_root().resolve()
-    removable = {path.absolute() for path in folders.by_age(jobs=True)}
-    paths = list(dict.fromkeys(folders.find(Path(name)) for name in names))
-    for path in paths:
-        if path.absolute() not in removable or path.is_symlink():
-            raise UsageError(f"{path} is not a run of its own in {root}: remove it yourself")
-    if not yes:
-        for path in paths:
-            say(str(path))
-        typer.confirm(f"Remove these {len(paths)} for good?", abort=True, err=True)
-    for path in paths:
-        shutil.rmtree(path)
-    deleted = [str(path) for path in paths]
-    table = Table(("removed",), [[name] for name in deleted])
-    return Result(deleted, [f"removed {name}" for name in deleted], table=table)
-
-
 @command(threads=None)
 def tasks() -> Result:
     """List the tasks, with a sample each.
@@ -165,18 +97,18 @@ def tasks() -> Result:
     return Result(rows, [part for table in tables for part in (table, "")])
 
 
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[FILE] TASK",
+        help="The task; of one's own, after the file that it is in.",
+        autocompletion=task_names,
+    ),
+]
+
+
 @command()
-def check_task(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[FILE] TASK",
-            help="The task; of one's own, after the file that it is in.",
-            autocompletion=task_names,
-        ),
-    ],
-    options: TaskOptions,
-) -> Result:
+def check_task(names: Names, options: TaskOptions) -> Result:
     """Check, before any training, whether a task can be calibrated and certified.
 
     Does what it writes follow from a few columns? Do its answers and its rule agree? How many
@@ -184,12 +116,10 @@ def check_task(
 
     Examples: **abc check-task my_task.py minus** · **abc check-task automaton --name s5**
     """
-    from abc_calib import stages
-
     *files, name = names
     if len(files) > 1:
         raise UsageError(f"abc check-task {' '.join(names)}: give a file and a task's name")
     for file in files:
-        stages.load_plugin(file)
-    report = stages.check_task(name, options=options)
+        abc.load_plugin(file)
+    report = abc.check_task(name, options=options)
     return Result(asdict(report), report.text)

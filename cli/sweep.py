@@ -13,7 +13,7 @@ from abc_calib.config import WorkOptions
 from abc_calib.errors import shortened
 from abc_calib.progress import bar
 from abc_calib.text import Table
-from cli.command import Device, Jobs, command
+from cli.command import Device, command
 from cli.console import Result, say
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from abc_calib.sweeps import Outcome, Progress
 
+File = Annotated[Path, typer.Argument(help="What to run: a TOML file.")]
 Results = Annotated[Path | None, typer.Option(help="The results; by default runs/FILE.csv.")]
 Check = Annotated[
     bool, typer.Option("--check", help="Check the file and list its jobs; run nothing.")
@@ -29,10 +30,9 @@ Check = Annotated[
 
 @command(tables=True)
 def sweep(
-    file: Annotated[Path, typer.Argument(help="What to run: a TOML file.")],
+    file: File,
     work: WorkOptions,
     out: Results = None,
-    jobs: Jobs = None,
     check: Check = False,
     device: Device = "auto",
 ) -> Result:
@@ -66,10 +66,9 @@ def sweep(
     """
     from abc_calib import sweeps
     from abc_calib.files import make_folder, runs_root
-    from abc_calib.sweeps.results import check_writable
 
-    path, root = out or runs_root() / f"{file.stem}.csv", jobs or sweeps.jobs_root()
-    check_writable(path)
+    path, root = out or runs_root() / f"{file.stem}.csv", sweeps.jobs_root(work.jobs)
+    sweeps.check_writable(path)
     all_jobs = sweeps.read_sweep(file)
     if check:
         picked = sweeps.share_of(all_jobs, *work.share) if work.share else all_jobs
@@ -78,8 +77,7 @@ def sweep(
         return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
     make_folder(path.parent)
     with jobs_progress() as on_change:
-        options = work.model_dump()
-        outcomes = sweeps.run_jobs(all_jobs, root, device=device, on_change=on_change, **options)
+        outcomes = sweeps.run_jobs(all_jobs, root, work, device=device, on_change=on_change)
     results = sweeps.results_table(all_jobs, root, outcomes)
     sweeps.write_table(results, path)
     keys_of = {
@@ -113,10 +111,9 @@ def medians(table: pd.DataFrame) -> Table | None:
     by_stage = rows.groupby("stage")
     differ = [n for n in names if n not in same and by_stage[n].nunique(dropna=False).max() > 1]
     index = [*(name for name in FIRST if name in rows), *differ]
-    rows = rows.astype(dict.fromkeys(index, "object")).fillna(dict.fromkeys(index, ""))
-    cells = rows.pivot_table(
-        index=index, columns="length", values="accuracy", aggfunc="median", sort=False
-    ).sort_index(axis=1)
+    rows[index] = rows[index].astype("object").fillna("")
+    cells = rows.pivot_table("accuracy", index, "length", aggfunc="median", sort=False)
+    cells = cells.sort_index(axis=1)
     caption = f"Exact match in percent by length, medians over {rows['seed'].nunique()} seeds"
     lengths = [str(length) for length in cells.columns]
     texts = cells.map("{:.2f}".format, na_action="ignore").fillna("").reset_index()

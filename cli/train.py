@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import abc_calib as abc
 from abc_calib.config import MODEL_OPTIONS, RecipeOptions, TaskOptions, TrainOptions
 from abc_calib.errors import UsageError
-from cli.command import Device, Out, Track, command
-from cli.completion import run_names, task_names
+from cli.command import Device, Out, Track, command, run_names, task_names
 from cli.console import Result
-
-if TYPE_CHECKING:
-    from abc_calib.runs import Run
 
 Task = Annotated[
     str | None,
@@ -48,33 +45,32 @@ def train(
     Examples: **abc train successor** · **abc train addition --base 16 --seed 3** ·
     **abc train --resume runs/addition-vanilla-seed3-1**
     """
-    from abc_calib import stages
-
     if (task is None) == (resume is None):
         raise UsageError("name a task (abc tasks lists them), or a run to --resume")
     if task is not None:
         work: Any = {"out": out, "device": device, "track": track, "finetune": finetune}
-        return trained(stages.train(task, **work, **keywords))
+        return trained(abc.train(task, **work, **keywords))
     if finetune or out or keywords:
         raise UsageError("--resume goes on as the run began: leave out the other options")
-    return trained(stages.resume(resume, device=device, track=track))
+    return trained(abc.resume(resume, device=device, track=track))
 
 
-def trained(run: Run, *remarks: str) -> Result:
+def trained(run: abc.Run, *remarks: str) -> Result:
     """Report how a training ended, what comes next, and ``remarks``."""
     result, stage, over = run.result, run.config.stage, run.history()[-1].get("over")
     assert result is not None
+    right = result["validation_accuracy"]
     ended = (
-        f"{run}: {result['validation_accuracy']} % of {result['validation_samples']} held-out "
-        f"problems of {run.config.train.length} {run.task.unit} after {result['steps']} steps, "
+        f"{run}: {right} % of {result['validation_samples']} held-out problems of "
+        f"{run.config.train.length} {run.task.unit} after {result['steps']} steps, "
         f"{result['seconds']:.0f} s"
     )
     if over == "lines":
         then = "its lines decide what is written; next: abc calibrate"
     elif not result["interpolated"]:
-        wrong = f"{100 - result['validation_accuracy']:.4g} % of held-out ones are wrong"
         then = (
-            f"it has not learned its training problems: {wrong}; try another --seed or more --steps"
+            f"it has not learned its training problems: {100 - right:.4g} % of held-out ones are "
+            "wrong; try another --seed or more --steps"
         )
     elif stage == "vanilla" and not run.fresh_model().no_lines:
         then = "next: abc calibrate --dirs diag,anti,vert"

@@ -22,7 +22,6 @@ from abc_calib.progress import busy
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.stages.running import Work, created, train_run
-from abc_calib.stages.tracked import tracked
 
 
 def calibrate(
@@ -72,10 +71,7 @@ def calibrate(
         config = wider
     calibration = find(config)
     calibrated = _calibrated(vanilla, config, calibration, out, on_lines)
-    if retrain:
-        return train_run(calibrated, work)
-    with tracked(work.track, calibrated):
-        return calibrated
+    return train_run(calibrated, work) if retrain else calibrated
 
 
 def _find_lines(

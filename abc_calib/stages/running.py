@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from abc_calib.calibration.pipeline import Deciding
 from abc_calib.config import RunConfig, TrainOptions
-from abc_calib.errors import AbcWarning, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.files import locked
 from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
@@ -18,9 +17,7 @@ from abc_calib.progress import training as training_bar
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
-from abc_calib.stages.tracked import tracked
-from abc_calib.tracking import Track, tracker_of
-from abc_calib.training.schedule import NEARLY
+from abc_calib.tracking import Track, tracked, tracker_of
 from abc_calib.training.trainer import Callback, Ending, Progress, Trainer
 
 
@@ -51,15 +48,6 @@ class Work:
 GOING_ON, WARM_UP = 0.5, 20
 """Part of the learning rate, and its warm-up, of a retraining that goes on from a trial, whose
 weights are trained and whose optimiser is new."""
-
-
-SOME, WON = 4, 1.0
-"""Validations that say something, and progress, in percent of the held-out problems."""
-STANDING = (
-    "half of the steps are done, and the last half of them won nothing on held-out problems. It "
-    "may not get there: stop it (Ctrl-C), and try another --seed, a lower --learning-rate, or a "
-    "larger --width"
-)
 
 
 @dataclass(frozen=True)
@@ -112,35 +100,19 @@ def train_run(run: Run, work: Work) -> Run:
         is_first = run.config.stage == "vanilla"
         title = f"training {run.config.task}" if is_first else "retraining"
         bar = training_bar(title, work.progress, setup.options.stop_early)
-        with tracked(work.track, run) as follow, bar as show:
+        config = run.config.model_dump(mode="json")
+        with tracked(work.track, run.path, config) as follow, bar as show:
 
             def on_each(step: Progress) -> None:
                 show(step)
                 work.on_step(step)
                 if step.accuracy is not None:
                     follow(trainer.history)
-                    if setup.options.early_stop_at and stands_still(trainer.history, step):
-                        warnings.warn(f"{run}: {STANDING}", AbcWarning, stacklevel=2)
 
             trainer.train(on_each)
             follow(trainer.history)
     run.make_latest()
     return run
-
-
-def stands_still(history: Sequence[Mapping[str, Any]], step: Progress) -> bool:
-    """Whether this is the first validation in the second half, and the second quarter won nothing.
-
-    A model that is nearly right is not meant.
-    """
-    half = step.steps / 2
-    if len(history) < SOME or not history[-1]["step"] >= half > history[-2]["step"]:
-        return False
-    quarters: tuple[list[float], list[float]] = [0.0], [0.0]
-    for entry in history:
-        quarters[entry["step"] > half / 2].append(entry["validation_accuracy"])
-    first, second = map(max, quarters)
-    return second < min(first + WON, 100 * NEARLY)
 
 
 def resume(run: AnyRun = None, **work: Any) -> Run:

@@ -48,7 +48,6 @@ def collected(run: Run) -> dict[str, Any]:
         "commands": commands(run),
         "history": history_chart([before, run] if before else [run]),
         "accuracy": accuracy(run),
-        "hard": judged.hard(run),
         "certificate": judged.certificate(run),
         "examples": judged.examples(run, model),
         "heads": heads,

@@ -1,4 +1,4 @@
-"""How good a run is, as plain data: hard cases, its certificate and examples.
+"""How good a run is, as plain data: its certificate and examples.
 
 Nothing is measured here but the examples: what other commands have found is read.
 """
@@ -13,7 +13,6 @@ import torch
 from abc_calib.errors import AbcError
 from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.predict import answered
-from abc_calib.files import read_json
 from abc_calib.nn.base import Model
 from abc_calib.proof.certificate import FILE, Certificate
 from abc_calib.runs import Run
@@ -25,18 +24,6 @@ TRIED = 8
 """Problems of a length, of which a wrong one is the example."""
 HIDDEN = ("fingerprint", "rule", "lines", "source", "machine", "repair")
 """Fields of a certificate that the page does not show."""
-
-
-def hard(run: Run) -> dict[str, Any] | None:
-    """Return families of hard inputs and the smallest failure, as ``abc stress`` has found them."""
-    path = run.path / "stress.json"
-    if not os.path.lexists(path):
-        return None
-    try:
-        results = read_json(path)
-        return {"rows": results["rows"], "smallest": results["smallest"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise AbcError(f"{path} cannot be read ({error!r}): abc stress {run}") from None
 
 
 def certificate(run: Run) -> dict[str, Any] | None:
