@@ -113,15 +113,10 @@ class Transducer:
         """
         if symbol is None and opener is None:
             return np.array(self.start[0])
-        pairs = itertools.zip_longest(self.start, self.symbols, self.openers, fillvalue=0)
-        of = np.full((self.base + 1, self.base + 1), self.states)
-        for state, *at in pairs:
-            of[tuple(at)] = state
-        zero = np.array(0)
-        return of[
-            symbol if self.symbols and symbol is not None else zero,
-            opener if self.openers and opener is not None else zero,
-        ]
+        zeros, of = [0] * len(self.start), np.full((self.base + 1,) * 2, self.states)
+        of[list(self.symbols or zeros), list(self.openers or zeros)] = self.start
+        at_symbol = symbol if self.symbols and symbol is not None else np.array(0)
+        return of[at_symbol, opener if self.openers and opener is not None else np.array(0)]
 
     @cached_property
     def extra(self) -> int | None:

@@ -25,10 +25,8 @@ MOST_NOISE = 10
 STOP, START = ".", "!"
 
 
-def published_tables() -> np.ndarray:
-    """The eight published tables as ``(8, 8)`` outputs by table and input."""
-    text = json.loads((Path(__file__).parent / "lookup_tables.json").read_text())
-    return np.array([[int(word, 2) for word in row.split()] for row in text.values()], np.int16)
+TABLES = Path(__file__).parent / "lookup_tables.json"
+"""The eight published tables, each as its outputs."""
 
 
 class Lookup(WordTask):
@@ -57,7 +55,9 @@ class Lookup(WordTask):
     usage = "a 3-bit string, tables t1 to t8 and '.', as in '010 t3 t4 .'"
 
     def __init__(self) -> None:
-        self.outputs = published_tables()
+        tables = json.loads(TABLES.read_text()).values()
+        #: ``(8, 8)``: by table and input
+        self.outputs = np.array([[int(x, 2) for x in row.split()] for row in tables], np.int16)
         self.symbols = (*STRINGS, *(f"t{i + 1}" for i in range(len(self.outputs))), *self.marks)
 
     # The rule
