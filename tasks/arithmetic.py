@@ -87,12 +87,7 @@ class Arithmetic(Task):
 
     def tapes(self, operands: tuple[Ragged, ...]) -> list[Ragged]:
         """What the rule reads of operands: all but the digits of rows as wide as the widest."""
-        of_row = self._rule.of_row
-        width = np.max([o.lengths for k, o in enumerate(operands) if k != of_row], axis=0)
-        widest = int(width.max(initial=1))
-        return [
-            o if k == of_row else Ragged(o.widened(widest), width) for k, o in enumerate(operands)
-        ]
+        return [*self.padded(operands)]
 
     def letters(self, problems: Problems) -> list[Ragged]:
         return self.tapes(problems.operands)
