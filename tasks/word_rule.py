@@ -173,8 +173,8 @@ class WordRule(TokenTask):
         def unticked(state: Any, *column: Any) -> Any:
             return None if TICK in column else step(state, *column)
 
-        made = machine((*self.symbols, TICK), unticked, start, end, *about)
-        return replace(made, symbols=(len(self.symbols),))
+        transducer = machine((*self.symbols, TICK), unticked, start, end, *about)
+        return replace(transducer, symbols=(len(self.symbols),))
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]

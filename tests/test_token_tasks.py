@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks import TOKEN_TASKS, Problems, TaskError, copying, get_task
-from tasks.published.lookup import Lookup
+from tasks.published.lookup import Lookups
 from tasks.published.scan import meanings
 
 COPYING = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, copying.Copying)]
-LOOKUPS = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, Lookup)]
+LOOKUPS = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, Lookups)]
 RNG = np.random.default_rng(0)
 DIGITS = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 

@@ -96,18 +96,18 @@ class Cfq(SetTask):
                 for part, name in PARTS.items()
             }
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
-            said = f"{type(e).__name__}: {e}"
-            raise TaskError(f"{path} cannot be read ({said}): give the public data") from None
+            raise TaskError(f"{path} cannot be read ({e!r}): give the public data") from None
         if not all(parts.values()):
             raise TaskError(f"{path} has a set without samples: give the public data")
         return parts
 
     @cached_property
     def sets(self) -> dict[str, Problems]:
-        known = {*self.symbols}
+        symbols = {*self.symbols}
         sides = {
             part: [
-                [[w if w in known else "<unk>" for w in p[side]] for p in texts] for side in (0, 1)
+                [[w if w in symbols else "<unk>" for w in p[side]] for p in texts]
+                for side in (0, 1)
             ]
             for part, texts in self.texts.items()
         }
