@@ -215,7 +215,7 @@ class Fewer(WordTask):
 
     @cached_property
     def _rule(self) -> Rule:
-        return replace(vars(WordTask)["_rule"].func(self), shift=1)
+        return replace(WordTask._rule.func(self), shift=1)
 
 
 @pytest.mark.parametrize(
