@@ -85,11 +85,11 @@ def join(*parts: Ragged | int) -> Ragged:
     lengths = np.sum([part.lengths for part in filled], axis=0)
     dtype = np.result_type(*(part.values for part in filled))
     values = np.zeros((n, int(lengths.max(initial=0))), dtype)
-    start, place = np.zeros((n, 1), np.int64), np.arange(values.shape[1])
+    start = np.zeros(n, np.int64)
     for part in filled:
-        stop = start + part.lengths[:, None]
-        values[(place >= start) & (place < stop)] = part.flat
-        start = stop
+        rows, columns = np.nonzero(part.inside)
+        values[rows, start[rows] + columns] = part.values[rows, columns]
+        start = start + part.lengths
     return Ragged(values, lengths)
 
 
