@@ -57,6 +57,8 @@ def train(
 
 def trained(run: abc.Run, *remarks: str) -> Result:
     """Report how a training ended, what comes next, and ``remarks``."""
+    from abc_calib.training.trainer import INTERPOLATED, THROUGHOUT
+
     result, stage, over = run.result, run.config.stage, run.history()[-1].get("over")
     assert result is not None
     right = result["validation_accuracy"]
@@ -67,7 +69,7 @@ def trained(run: abc.Run, *remarks: str) -> Result:
     )
     if over == "lines":
         then = "its lines decide what is written; next: abc calibrate"
-    elif not result["interpolated"]:
+    elif right < 100 * (THROUGHOUT if stage == "vanilla" else INTERPOLATED):
         then = (
             f"it has not learned its training problems: {100 - right:.4g} % of held-out ones are "
             "wrong; try another --seed or more --steps"
