@@ -118,16 +118,15 @@ class Transducer:
             or np.isin(out[inside], (*self.closers, self.base, self.base + 2)).any()
         ):
             return None
-        extras, state = set[int](), np.unique(after[inside])
+        extras, now = set[int](), np.unique(after[inside])
         ending, out = (x.reshape(self.states, -1)[:, -1] for x in (self.next, self.written))
         for extra in range(-self.lag, self.states + 1):
-            state = state[ending[state] >= 0]
-            closed = np.isin(out[state], self.closing)
-            if closed.any():
-                extras.add(extra)
-            if not len(state) or ((out[state] >= self.base) | closed).all():
+            now = now[ending[now] >= 0]
+            closed = np.isin(out[now], self.closing)
+            extras |= {extra} if closed.any() else set()
+            now = np.unique(ending[now[~closed & (out[now] < self.base)]])
+            if not len(now):
                 return extras.pop() if len(extras) == 1 else None
-            state = np.unique(ending[state])
         return None
 
     # Many problems at once
