@@ -126,7 +126,7 @@ def tidy(folder: Path) -> None:
         return
     with suppress(OSError):
         for path in folder.glob(f".?*{MARK}*"):
-            if path.is_dir():
+            if path.is_dir() and any(path.iterdir()):  # an empty one is about to be locked
                 with suppress(BlockingIOError), _held(path):
                     _clear(path, folder / path.name[1:].rpartition(MARK)[0])
 

@@ -13,9 +13,9 @@ from abc_calib.config import AdoptOptions, CertifyOptions, RecipeOptions, TaskOp
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
 from abc_calib.text import grouped
-from cli.calibrate import adopted
 from cli.command import Out, RunArgument, Seed, TaskArgument, Track, command
 from cli.console import Result, say, typed
+from cli.train import adopted
 
 
 @command()

@@ -12,9 +12,9 @@ from abc_calib.config import StressOptions, build
 from abc_calib.errors import AbcError
 from abc_calib.progress import training
 from abc_calib.text import grouped
-from cli.calibrate import compared, say_lines
 from cli.command import Device, Seed, TaskArgument, command
 from cli.console import Result, say
+from cli.train import compared, say_lines
 
 LENGTHS = (6, 10, 15, 20, 50, 100, 200, 500, 1000)
 LONG, SETS = 50, ("random", "carry")

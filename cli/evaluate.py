@@ -1,16 +1,18 @@
-"""``abc eval``, ``abc stress`` and ``abc predict``."""
+"""``abc eval``, ``abc stress``, ``abc predict``, ``abc inspect`` and ``abc diagnose``."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from itertools import islice, zip_longest
 from typing import Annotated, Any
 
 import typer
 
 import abc_calib as abc
-from abc_calib.config import EvaluateOptions, StressOptions
-from abc_calib.text import Table, counted
-from cli.command import Device, RunArgument, command, run_names
+from abc_calib.config import DrawOptions, EvaluateOptions, StressOptions
+from abc_calib.text import Table
+from cli.command import Device, Figures, RunArgument, command, run_names
 from cli.console import Result
 
 
@@ -23,7 +25,6 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     """
     from abc_calib.evaluation import SequenceRow
     from abc_calib.reporting.tables import accuracy_table, token_table
-    from abc_calib.runs.rows import kept_rows
     from abc_calib.runs.run import STAGES
 
     opened_run, rows = abc.Run.open(run), list[Any]()
@@ -31,10 +32,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     by_set: dict[str, list[Any]] = {}
     for row in rows:
         by_set.setdefault(row.set, []).append(row)
-    records, file = [row.as_dict() for row in rows], opened_run.path / "eval.csv"
-    remark = f"written to {file}"
-    if kept := kept_rows(file, records):
-        remark += f", which keeps {kept} of {counted(len(rows), 'rows')}, of more samples"
+    records = [row.as_dict() for row in rows]
     task, config = opened_run.task, opened_run.config
     about = f"{config.task}, {STAGES[config.stage]}"
     title = f"{opened_run}: {about}, trained on at most {config.train.length} {task.unit}"
@@ -43,7 +41,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     return Result(
         {"run": str(opened_run), "task": config.task, "rows": records},
         [token_table(words, title) if words else accuracy_table(by_set, title=title)],
-        [remark],
+        [f"written to {opened_run.path / 'eval.csv'}; rows of more samples stay"],
         accuracy_table(by_set, caption, f"tab:{label}", intervals=False),
     )
 
@@ -115,10 +113,10 @@ def predict(
         for keys in prediction.attended
     ]
     data["output"] = prediction.output
-    return Result(data, [answer, *steps(data["output"], data["attended"])], [remark])
+    return Result(data, [answer, *written(data["output"], data["attended"])], [remark])
 
 
-def steps(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str | Table]:
+def written(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str | Table]:
     """Return the rows of an output, if it has several, and what each of its tokens read."""
     from tasks.rules import ROW
 
@@ -133,3 +131,69 @@ def steps(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str |
     )
     rows = " ".join(output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
     return [*([f"rows\n{rows}"] if ROW in output else []), table]
+
+
+Source = Annotated[str, typer.Option("--input", help="A source of the run's task.")]
+
+
+@command()
+def inspect(
+    options: DrawOptions, source: Source, run: RunArgument = None, out: Figures = None
+) -> Result:
+    """Show where a recurrent model attended on one source: each step, as a table and figures.
+
+    Example: **abc inspect --input "010 t3 t4 ."**
+    """
+    from abc_calib.evaluation import inspect as inspection
+    from abc_calib.reporting.steps import draw_steps
+    from abc_calib.reporting.style import font
+
+    opened_run = inspection.opened(run)
+    trace = inspection.inspect(opened_run, source)
+    title = f"{opened_run.config.task}, {opened_run.config.model.label}"
+    with font(options.font):
+        folder = out or opened_run.path / "figures"
+        files = draw_steps(trace, folder, title, options.format, options.inches)
+    names = [str(path) for path in files]
+    data = {"run": str(opened_run), "source": source, "files": names}
+    for name in ("output", "correct", "looked", "gold", "variables"):
+        data[name] = getattr(trace, name)
+    wrong = "" if trace.correct else "this is wrong: the model has not learned this one"
+    return Result(data, [steps(trace), *names], [wrong])
+
+
+def steps(trace: Any) -> Table:
+    """Return a row for each step: what was written, where it looked, the attender's variables."""
+    columns = {
+        "t": range(len(trace.output)),
+        "writes": trace.output,
+        "looks at": [f"{position:.2f}" for position in trace.looked],
+        **({"gold": trace.gold} if trace.gold else {}),
+        **{name: [f"{x:.3f}" for x in values] for name, values in trace.variables.items()},
+    }
+    rows = list(islice(zip_longest(*columns.values()), len(trace.output)))
+    caption = "positions in words of the source, from 0; a step goes the way it is read"
+    return Table([*columns], rows, right=columns.keys() - {"writes"}, caption=caption)
+
+
+@command()
+def diagnose(run: RunArgument = None) -> Result:
+    """Measure whether a recurrent model's attention can distinguish places.
+
+    Example: **abc diagnose --json**
+    """
+    from abc_calib.evaluation import inspect as inspection
+
+    opened_run = inspection.opened(run)
+    diagnosis = inspection.diagnose(opened_run)
+    numbers = {
+        "score variance": diagnosis.score_variance,
+        "cosine of states": diagnosis.similarity,
+        "largest weight": diagnosis.peak,
+        "read forwards (1), turned around (0)": diagnosis.forwards,
+    }
+    rows = [(name, f"{value:.4f}") for name, value in numbers.items() if value is not None]
+    title = f"on {diagnosis.samples} held-out problems"
+    table = Table(("measure", "value"), rows, right=("value",), title=title)
+    findings = diagnosis.findings or ["nothing is wrong with its attention"]
+    return Result({"run": str(opened_run), **asdict(diagnosis)}, [table, *findings])

@@ -33,10 +33,9 @@ from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.version import __version__
 from cli import console
-from cli.calibrate import compared
 from cli.demo import worked_example
 from cli.main import app
-from cli.train import trained
+from cli.train import compared, trained
 from tasks import TASKS, Successor, get_task
 
 QUICK = (
@@ -161,28 +160,6 @@ def test_quiet_says_nothing(tiny, abc):
         said = abc(*words, "--quiet")
         assert (said.code, said.err) == (0, "")
         assert "--json" in words or said.out == ""
-
-
-def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
-    options = {
-        **{"fit": "mean", "dirs": ["anti", "diag"], "threshold": 2, "samples": 99},
-        **{"layer": "own", "sites": ["cross", "self"], "anchors": "segment"},
-        **{
-            "average": "all",
-            "attention": "raw",
-            "off_line_bias": -3,
-            "values": "hard",
-            "empty": "sink",
-        },
-    }
-    words: list[object] = []
-    for name, value in options.items():
-        given = ", ".join(value) if isinstance(value, list) else value
-        words += [f"--{name.replace('_', '-')}", given]
-    said = abc("calibrate", VANILLA, *words, "--no-retrain", "--json", "--quiet")
-    assert said.err == ""
-    made = Path(said.json()["run"])
-    assert json.loads((made / "config.json").read_text())["calibration"] == options
 
 
 def test_commands_take_one_thread_by_default_and_work_in_parts_all_of_torch(tiny, abc):

@@ -89,8 +89,8 @@ def plugin(tmp_path):
     path.write_text(TASK)
     load_plugin(path)
     yield path
-    for one in [*files.PLUGINS.values()]:
-        one.forget()
+    for one in files.loaded():
+        files._forget(one)
 
 
 def weights(root, one):

@@ -61,8 +61,8 @@ def test_a_file_that_is_the_first_to_import_schemes_is_read():
 
 def forget() -> None:
     """As in a process that has loaded nothing."""
-    for one in [*files.PLUGINS.values()]:
-        one.forget()
+    for one in files.loaded():
+        files._forget(one)
 
 
 @pytest.fixture(autouse=True)
@@ -136,8 +136,9 @@ def test_a_run_says_where_its_classes_are_from_and_asks_for_the_file(abc, run):
     file = written(GUIDE, "mine/my task.py")
     recorded = json.loads((run / "config.json").read_text())["plugins"]
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    code = files.code_hash(file.read_bytes())
     assert recorded == {
-        label: {"file": "my task.py", "sha256": digest, "package": ""}
+        label: {"file": "my task.py", "sha256": digest, "package": "", "code": code}
         for label in ("task twice", "scheme nearby")
     }
     ask = "this run's task twice comes from my task.py: pass --plugin 'my task.py'"
@@ -159,7 +160,8 @@ def test_a_run_says_where_its_classes_are_from_and_asks_for_the_file(abc, run):
     forget()
     assert re.fullmatch(
         r"this run's task twice comes from my task.py with the SHA-256 [0-9a-f]{12}…, and it is "
-        r"from my task.py \([0-9a-f]{12}…\) here: pass the file as it was, or train again",
+        r"from my task.py \([0-9a-f]{12}…\) here, with other code: pass the file as it was, or "
+        r"train again",
         abc(*changed, "--lengths", 5).error(2),
     )
 
@@ -212,8 +214,8 @@ def test_classes_are_taken_as_they_are():
             stages.train(wrong, **TINY)
 
 
-def test_a_class_that_was_typed_can_be_typed_again():
-    """As in a notebook, where a cell is run twice."""
+def test_a_class_that_was_typed_can_be_typed_again_and_not_changed():
+    """As in a notebook, where a cell is run twice, or after a change."""
 
     def typed(text: str) -> Any:
         scope: dict[str, Any] = {"__name__": "typed"}
@@ -225,6 +227,13 @@ def test_a_class_that_was_typed_can_be_typed_again():
         run = stages.train(new, **TINY)
         assert run.config.plugins["task again"].file == "" and TASKS["again"] is new
     assert Run.open(run.path).task.solve("a b") == typed(TASK)().solve("a b")
+    other = typed(TASK.replace("return", "# a comment\n        return"))
+    stages.train(other, **TINY)
+    assert Run.open(run.path)  # a comment is no change
+    changed = typed(TASK + "    train_length = 5\n")
+    stages.train(changed, **TINY)
+    with pytest.raises(UsageError, match="comes from a class in Python with the SHA-256"):
+        Run.open(run.path)
     del TASKS["again"]
     with pytest.raises(UsageError, match="was a class in Python: write it into a file"):
         Run.open(run.path)
@@ -332,6 +341,7 @@ BROKEN = [
     ("this is no Python", "does not import, line 1 (SyntaxError: invalid syntax"),
     ("raise SystemExit(0)", "does not import, line 1 (SystemExit: 0)"),
     ("from tasks import Addition", "has no task and no scheme"),
+    ("import tasks\ntasks.TASKS['plus'] = 3", "changes TASKS or SCHEMES: leave that out"),
     (HALF, "the task half lacks step or solve: write it"),
     (TASK.replace('"again"', '"copy"'), "there is a task copy already"),
     (TASK.replace('name = "again"', "pass"), "has no name of its own"),
@@ -442,14 +452,30 @@ def test_a_parameter_that_is_never_filled_is_named(abc):
     assert "strength is never filled: fill it in reset_parameters" in said
 
 
-def test_a_faulty_class_is_named_and_a_failing_one_hides_no_other(abc):
+def test_a_faulty_class_hides_no_other(abc):
     file = written(TASK + "class Bare(WordTask):\n    name = 'bare'\n    symbols = ('a',)\n")
-    said = abc("tasks", "--plugin", file).error(2)
-    assert said == "plugin my_task.py: the task bare lacks step or solve: write it"
-    failing = TASK.replace("again", "fails").replace("return", "return 1 / 0 or")
-    said = abc("tasks", "--plugin", written(TASK + failing.replace("Again", "F")))
+    said = abc("tasks", "--plugin", file)
+    assert said.code == 0 and "again" in said.out and "bare" not in said.out
+    assert "warning: plugin my_task.py: the task bare lacks step or solve: write it" in said.err
+    forget()
+    faulty = (
+        TASK.replace("again", "fails").replace("return", "return 1 / 0 or").replace("Again", "F")
+    )
+    said = abc("tasks", "--plugin", written(TASK + faulty))
     assert said.code == 0 and "fails: ZeroDivisionError: division by zero" in said.out
     assert "again" in said.out
+
+
+def test_a_comment_locks_no_run_and_code_does(abc, run):
+    commented = "# a remark\n" + GUIDE.replace('"""Each word two', '"""Every word two')
+    file = written(commented, "my task.py")
+    said = abc("predict", "a b", "--plugin", file)
+    assert said.code == 0, said.err
+    forget()
+    written(GUIDE.replace("{word} {word}", "{word}  {word}"), "my task.py")
+    assert "with other code: pass the file as it was" in abc(
+        "predict", "a b", "--plugin", file
+    ).error(2)
 
 
 def test_examples_in_messages_are_accepted():

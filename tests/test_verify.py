@@ -53,7 +53,7 @@ from abc_calib.proof.second_look import verify
 from abc_calib.proof.windows import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.reporting.card import card
-from abc_calib.reporting.page.judged import certificate as shown_on_page
+from abc_calib.reporting.page.collect import certificate as shown_on_page
 from abc_calib.runs import Run
 from abc_calib.runs.records import file_hash
 from abc_calib.stages import certify, predict

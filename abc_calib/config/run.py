@@ -33,14 +33,15 @@ NOT_CHOSEN = {"code_version", "versions", "threads", "parent", "data_hash", "for
 class Origin(Options):
     """Where a class is from that is not this program's own: ``abc_calib.plugins``.
 
-    The name of its ``file`` and the hash of that, both empty for a class typed into Python.
-    The ``package``, with its version, if one is installed that has it.
+    The name of its ``file``, the hash of that and of its ``code`` without comments; for a class
+    that was typed into Python no name, and the hash of its code. The ``package``, with its
+    version, if one is installed that has it.
     """
 
     file: str = Field("", max_length=255)
     sha256: str = Field("", max_length=64)
     package: str = Field("", max_length=255)
-    code: str = Field("", max_length=64, exclude=True)  # of earlier versions
+    code: str = Field("", max_length=64)
 
 
 class RunConfig(Options):

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.files import check_regular
 from abc_calib.plugins.registry import KINDS, Kind, in_words, register
 
 MOST_BYTES = 10**6
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+"""What may begin with a docstring."""
 
 
 @dataclass(frozen=True)
@@ -27,29 +32,29 @@ class Plugin:
     module: ModuleType
 
     @property
-    def names(self) -> list[str]:
-        """The names under which its classes are registered."""
-        classes = (pair for kind in KINDS.values() for pair in kind.classes.items())
-        return [name for name, new in classes if new.__module__ == self.module.__name__]
-
-    def forget(self) -> None:
-        """Remove its classes from the registries."""
-        for name in self.names:
-            for kind in KINDS.values():
-                kind.classes.pop(name, None)
-        PLUGINS.pop(self.module.__name__, None)
-        del sys.modules[self.module.__name__]
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
 
 
-PLUGINS: dict[str, Plugin] = {}
-"""The files that this process has executed, by the names of their modules."""
+def code_hash(content: bytes) -> str:
+    """SHA-256 of the code of a file, without its comments, docstrings and layout."""
+    tree = ast.parse(content)
+    for node in ast.walk(tree):
+        body: Any = getattr(node, "body", None)
+        if isinstance(body, list) and isinstance(node, DOCUMENTED) and ast.get_docstring(node):
+            del body[0]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+_PLUGINS: dict[str, Plugin] = {}
+"""By the name of the module."""
 
 
 def load_plugin(path: Path | str) -> tuple[str, ...]:
     """Execute a Python file and register its tasks and schemes; return their names.
 
-    A class counts if it has a ``name`` of its own. Raises ``UsageError`` if the file does not work,
-    has none or a faulty one, and then nothing is registered.
+    A class counts if it has a ``name`` of its own; a faulty one is left out with a warning. Raises
+    ``UsageError`` if the file does not work or has no other, and then nothing is registered.
     """
     path = Path(path)
     if path.suffix != ".py":
@@ -65,42 +70,61 @@ def load_plugin(path: Path | str) -> tuple[str, ...]:
     return load_content(path, content)
 
 
+def loaded() -> list[Plugin]:
+    """The files that this process has executed."""
+    return list(_PLUGINS.values())
+
+
 def load_content(path: Path, content: bytes) -> tuple[str, ...]:
     """Execute the content of a file, which may have been read on another machine."""
     name = f"abc_plugin_{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]}"
-    if (earlier := PLUGINS.get(name)) is not None:
-        if earlier.content == content:
-            return tuple(earlier.names)
-        earlier.forget()
+    earlier = _PLUGINS.get(name)
+    if earlier is not None and earlier.content == content:
+        return tuple(_names_of(earlier.module))
+    if earlier is not None:
+        _forget(earlier)
+    before = {word: dict(kind.classes) for word, kind in KINDS.items()}
     module = sys.modules[name] = ModuleType(name)
     module.__file__ = str(path)
-    plugin = Plugin(path, content, module)
     try:
-        _execute(plugin)
-        for kind, new in _classes(module):
-            register(kind, new, f"plugin {path}")
-        if not plugin.names:
+        _execute(path, content, module)
+        if any(KINDS[word].classes != classes for word, classes in before.items()):
             raise UsageError(
-                f"plugin {path} has no task and no scheme: give a subclass of Task or Scheme a name"
+                f"plugin {path} changes TASKS or SCHEMES: leave that out, "
+                "a class with a name counts"
             )
+        faults = []
+        for kind, new in _classes(module):
+            try:
+                register(kind, new, f"plugin {path}")
+            except UsageError as error:
+                faults.append(error)
+        if not (names := tuple(_names_of(module))):
+            nothing = "has no task and no scheme: give a subclass of Task or Scheme a name"
+            raise faults[0] if faults else UsageError(f"plugin {path} {nothing}")
+        for fault in faults:
+            warnings.warn(str(fault), AbcWarning, stacklevel=2)
     except BaseException:
-        plugin.forget()
+        for word, kind in KINDS.items():  # importing schemes may have added theirs
+            earlier_classes = before.get(word, kind.classes)
+            kept = {n: c for n, c in earlier_classes.items() if c.__module__ != name}
+            kind.classes.clear()
+            kind.classes.update(kept)
+        del sys.modules[name]
         raise
-    PLUGINS[name] = plugin
-    return tuple(plugin.names)
+    _PLUGINS[name] = Plugin(path, content, module)
+    return names
 
 
-def _execute(plugin: Plugin) -> None:
+def _execute(path: Path, content: bytes, module: ModuleType) -> None:
     """Run the file; what it prints goes to stderr, because stdout is for results."""
-    path = str(plugin.path)
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            code = compile(plugin.content, path, "exec", dont_inherit=True)
-            exec(code, plugin.module.__dict__)
+            exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a file does not end the program
-        line = error.lineno if isinstance(error, SyntaxError) else _line(error, path)
+        line = error.lineno if isinstance(error, SyntaxError) else _line(error, str(path))
         at = f", line {line}" if line else ""
         raise UsageError(
             f"plugin {path} does not import{at} ({in_words(error)}): mend it"
@@ -118,6 +142,19 @@ def _classes(module: ModuleType) -> Iterator[tuple[Kind, type]]:
         yield from ((kind, new) for kind in KINDS.values() if issubclass(new, kind.base))
 
 
+def _names_of(module: ModuleType) -> Iterator[str]:
+    """The names under which a file's classes are registered."""
+    for kind in KINDS.values():
+        yield from (n for n, c in kind.classes.items() if c.__module__ == module.__name__)
+
+
+def _forget(plugin: Plugin) -> None:
+    for name in list(_names_of(plugin.module)):
+        for kind in KINDS.values():
+            kind.classes.pop(name, None)
+    del _PLUGINS[plugin.module.__name__], sys.modules[plugin.module.__name__]
+
+
 def said(error: BaseException) -> str:
     """An error in a user's code in one line, with its place where that is in a plugin."""
     return blamed(error) or in_words(error)
@@ -125,7 +162,7 @@ def said(error: BaseException) -> str:
 
 def blamed(error: BaseException) -> str:
     """Where in a plugin an error was raised, in one line; empty if it was not in one."""
-    for plugin in PLUGINS.values():
+    for plugin in _PLUGINS.values():
         if line := _line(error, str(plugin.path)):
             return f"{plugin.path.name}, line {line}: {in_words(error)}"
     return ""
@@ -135,3 +172,8 @@ def _line(error: BaseException, file: str) -> int | None:
     """The last line of a file that an error has passed through."""
     lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == file]
     return lines[-1] if lines else None
+
+
+def plugin_of(registered: type) -> Plugin | None:
+    """The file that a class is from, if it was executed here."""
+    return _PLUGINS.get(registered.__module__)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import inspect
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from abc_calib.config import Origin, build
 from abc_calib.errors import AbcError, UsageError, shortened
-from abc_calib.plugins.files import PLUGINS, blamed, said
-from abc_calib.plugins.registry import KINDS, find, is_ours, package
+from abc_calib.plugins.files import blamed, code_hash, plugin_of, said
+from abc_calib.plugins.registry import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
 
 NEEDED = ("notation", "laws", "symbols", "delimiters", "train_length", "unit", "sampling")
@@ -26,32 +26,34 @@ def make_task(name: str, **options: Any) -> Task:
     """``tasks.get_task``, of installed packages too; ``UsageError`` for a user's that fails."""
     if name not in FROM_FILES:
         find("task", name)
-    is_custom = origin("task", name) is not None
     try:
         task = get_task(name, **options)
         for attribute in NEEDED:
             getattr(task, attribute)
-        if is_custom:
-            _check(name, task)
+        if origin("task", name) is not None:
+            _check_symbols(name, task.symbols)
+            _check_operator(name, task)
         return task
     except AbcError:
         raise
     except Exception as error:
-        if not is_custom:
+        if origin("task", name) is None:
             raise
         raise UsageError(f"the task {name} cannot be made: {said(error)}") from None
 
 
-def _check(name: str, task: Task) -> None:
-    """Raise ``UsageError`` for symbols, or an operator, that no data can lay out."""
-    symbols, operator = task.symbols, getattr(task, "operator", None)
+def _check_symbols(name: str, symbols: Sequence[Any]) -> None:
     for symbol in symbols:
         if not isinstance(symbol, str) or symbol in ("", *RESERVED) or symbols.count(symbol) > 1:
             raise UsageError(
                 f"the task {name} has the symbol {shortened(repr(symbol))}: give words, each once, "
                 f"and none of {' '.join(RESERVED)}"
             )
-    if operator and (operator not in symbols or operator not in task.delimiters):
+
+
+def _check_operator(name: str, task: Task) -> None:
+    operator = getattr(task, "operator", None)
+    if operator and (operator not in task.symbols or operator not in task.delimiters):
         raise UsageError(
             f"the task {name} has the operator {operator!r}, which is not in its symbols and "
             "delimiters: write into __init__, behind super().__init__(base), self.symbols, "
@@ -73,22 +75,37 @@ def in_one_line(task: str) -> Iterator[None]:
 
 
 def origin(word: str, name: str) -> Origin | None:
-    """Where a class is from; None for our own, without a file for one that was typed."""
-    kind = KINDS[word]
-    registered = kind.classes.get(name)
+    """Where a class is from; None for our own."""
+    registered = KINDS[word].classes.get(name)
     if registered is None or is_ours(registered):
         return None
-    if plugin := PLUGINS.get(registered.__module__):
-        path, content = plugin.path, plugin.content
-    else:
+    if (plugin := plugin_of(registered)) is not None:
+        code = code_hash(plugin.content)
+        return Origin(file=plugin.path.name, sha256=plugin.sha256, code=code)
+    package = PACKAGES.get(registered, "")
+    try:
+        path = Path(inspect.getsourcefile(registered) or "")
+        content = path.read_bytes()
+    except (OSError, TypeError):
+        return Origin(sha256=typed_hash(registered), package=package)
+    digest, code = hashlib.sha256(content).hexdigest(), code_hash(content)
+    return Origin(file=path.name, sha256=digest, package=package, code=code)
+
+
+def typed_hash(registered: type) -> str:
+    """SHA-256 of what a class that was typed into Python defines: its functions and constants."""
+    parts = []
+    for name, value in sorted(vars(registered).items()):
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if (code := getattr(function, "__code__", None)) is None:
+            if not name.startswith("__") and isinstance(value, str | int | tuple):
+                parts.append((name, repr(value)))
+            continue
         try:
-            path = Path(inspect.getsourcefile(registered) or "")
-            content = path.read_bytes()
-        except (OSError, TypeError):
-            return Origin()
-    point = kind.installed.get(name)
-    where = package(point) if point and point.module == registered.__module__ else ""
-    return Origin(file=path.name, sha256=hashlib.sha256(content).hexdigest(), package=where)
+            parts.append((name, inspect.getsource(function)))
+        except OSError:  # of code that nothing keeps
+            parts.append((name, repr((code.co_code, code.co_names, code.co_varnames))))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def origins(schemes: Iterable[str], task: str | None = None) -> dict[str, Origin]:
@@ -125,11 +142,14 @@ def check_origins(owner: str, recorded: Mapping[str, Origin]) -> None:
             raise UsageError(f"{owner}'s {label} {_request(then)}")
         find(word, name)
         now = origin(word, name) or Origin(file="this program")
-        if then.file and then.sha256 != now.sha256:
+        is_alike = then.sha256 == now.sha256 or (then.code and then.code == now.code)
+        if then.sha256 and not is_alike:
             raise UsageError(
-                f"{owner}'s {label} comes from {then.file} with the SHA-256 {then.sha256[:12]}…, "
-                f"and it is from {now.file or 'a class in Python'} ({now.sha256[:12]}…) here: pass "
-                "the file as it was, or train again"
+                f"{owner}'s {label} comes from {then.file or 'a class in Python'} with the SHA-256 "
+                f"{then.sha256[:12]}…, "
+                f"and it is from {now.file or 'a class in Python'} "
+                f"({now.sha256[:12] + '…' if now.sha256 else 'another one'}) here, with other "
+                "code: pass the file as it was, or train again"
             )
 
 
@@ -137,6 +157,7 @@ def _request(then: Origin) -> str:
     """Where a class is from, and what to do to have it here."""
     if then.package:
         return f"comes from the package {then.package}: install it"
+    file = shlex.quote(then.file or "FILE.py")
     if then.file:
-        return f"comes from {then.file}: pass --plugin {shlex.quote(then.file)}"
-    return "was a class in Python: write it into a file of its own and pass --plugin FILE.py"
+        return f"comes from {then.file}: pass --plugin {file}"
+    return f"was a class in Python: write it into a file of its own and pass --plugin {file}"

@@ -36,6 +36,8 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {"task": Kind("task", Task, TASKS)}
+PACKAGES: dict[type, str] = {}
+"""The package, with its version, of each class that came from an entry point."""
 
 
 def by_name(word: str, value: Any) -> str:
@@ -78,7 +80,7 @@ def register(kind: Kind, new: type, where: str, replace: bool = False) -> str:
 
 def check(kind: Kind, name: Any, new: Any, where: str) -> None:
     """Raise ``UsageError`` for a class that lacks methods, or a name that is not one."""
-    if not NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UsageError(
             f"{where}: {shortened(repr(name))} is not a name of a {kind.word}: use letters, digits "
             "and _ or -, at most 60, a letter first"
@@ -91,8 +93,10 @@ def check(kind: Kind, name: Any, new: Any, where: str) -> None:
         if all(getattr(new, method) is getattr(base, method) for method in base.either):
             missing.append(" or ".join(base.either))
     if missing:
-        it = "it" if len(missing) == 1 else "them"
-        raise UsageError(f"{where}: the {kind.word} {name} lacks {', '.join(missing)}: write {it}")
+        raise UsageError(
+            f"{where}: the {kind.word} {name} lacks {', '.join(missing)}: write "
+            f"{'it' if len(missing) == 1 else 'them'}"
+        )
 
 
 def is_ours(registered: Any, packages: Sequence[str] = OURS) -> bool:
@@ -112,21 +116,18 @@ def find(word: str, name: str) -> Any:
     points = kind.installed
     if name not in points:
         raise UsageError(unknown(word, name, [*kind.classes, *points]))
+    point = points[name]
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else point.module
     try:
-        new = points[name].load()
+        new = point.load()
     except Exception as error:
         raise UsageError(
-            f"the {word} {name} of {package(points[name])} does not import ({in_words(error)}): "
-            "mend the package"
+            f"the {word} {name} of {package} does not import ({in_words(error)}): mend the package"
         ) from None
-    check(kind, name, new, package(points[name]))
+    check(kind, name, new, package)
+    PACKAGES[new] = package
     kind.classes[name] = new
     return new
-
-
-def package(point: EntryPoint) -> str:
-    """The package of an entry point, with its version."""
-    return f"{point.dist.name} {point.dist.version}" if point.dist else point.module
 
 
 def in_words(error: BaseException) -> str:

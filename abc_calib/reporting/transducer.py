@@ -172,11 +172,26 @@ def graph(machine: Compiled) -> Figure:
         if len(arrows) <= MOST:
             axes.text(at[0], at[1], text if before != to else f"stays: {text}", **words)
     box: Any = {"boxstyle": "round", "fc": "white", "lw": 0.8}
-    names = {**dict.fromkeys(by.start, "start"), end: "end"}
     for number, spot in enumerate(spots):
-        name = names.get(number, str(number))
+        name = _name(machine, number, end) if len(arrows) <= MOST else str(number)
         axes.text(spot[0], spot[1], name, fontsize=SMALL, bbox=box, zorder=3, **middle)
     return figure
+
+
+def _name(machine: Compiled, state: int, end: int) -> str:
+    """What a state stands for: a column after which the machine is in it."""
+    if state == end:
+        return "end"
+    by, symbols = machine.transducer, machine.data.task.symbols
+    if state in by.start:
+        return f"start {symbols[by.symbols[by.start.index(state)]]}" if by.symbols else "start"
+    _, letters, written, after = by.steps
+    columns = (after == state) & (written <= by.base)
+    read = {*zip(map(tuple, letters.T[columns].tolist()), written[columns].tolist(), strict=True)}
+    if not read:
+        return str(state)
+    others = f"\nor {len(read) - 1} more" if len(read) > 1 else ""
+    return f"after {_column(machine, *min(read))}{others}"
 
 
 def _column(machine: Compiled, letters: tuple[int, ...], token: int) -> str:

@@ -51,12 +51,6 @@ def add_rows(path: Path, rows: Iterable[Row]) -> None:
         write_text(path, _written([kept[name] for name in sorted(kept)]))
 
 
-def kept_rows(path: Path, rows: Iterable[Row]) -> int:
-    """Of how many measured rows the file has an earlier one of more samples."""
-    counts = {_name(row): row["n"] for row in read_rows(path)}
-    return sum(counts.get(_name(row), 0) > row["n"] for row in rows)
-
-
 def _name(row: Row) -> tuple[Any, ...]:
     return tuple(row.get(name) or 0 if name == ROWS else row[name] for name in NAME)
 

@@ -18,7 +18,6 @@ from abc_calib.config import Options, RetrainedOptions, RunConfig, take
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
-from abc_calib.progress import busy
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.stages.running import Work, created, train_run
@@ -52,7 +51,7 @@ def calibrate(
     model = vanilla.load_model().to(resolve_device(work.device, doubles=True))
 
     def find(config: RunConfig) -> Calibration:
-        return _find_lines(vanilla, model, config, force, retrain, on_check, work)
+        return _find_lines(vanilla, model, config, force, retrain, on_check)
 
     wider: Any = config.as_wide_as(vanilla.config)
     if config != wider and not take(RetrainedOptions, dict(options), groups).widths:
@@ -81,7 +80,6 @@ def _find_lines(
     force: bool,
     retrain: bool,
     on_check: Callable[[Check], None],
-    work: Work,
 ) -> Calibration:
     """The lines of a run's model for a retraining of that configuration.
 
@@ -91,8 +89,7 @@ def _find_lines(
     again: Any = build_model(config.kind, config.model, vanilla.data, config.train.seed)
     data = Run.draft(config).data  # of all symbols, where the first training saw a few
     aim = Aim(again.to(model.device), data, config.train.optimizer, force)
-    with busy("reading attention and choosing lines", work.progress):
-        calibration = find_lines(model, vanilla.data, config.calibration, aim, on_check)
+    calibration = find_lines(model, vanilla.data, config.calibration, aim, on_check)
     check_decided(aim.undecided(calibration.bias), refuse=retrain and not force)
     if getattr(config.model, "scheme", "none") != "none" or not config.train.stop_early:
         # a trial has no positions, and nothing that trains to its end goes on from it

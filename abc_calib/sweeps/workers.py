@@ -135,7 +135,7 @@ def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -
 
 def packed(job: Job) -> str:
     """A job as its process gets it, with the content of the plugins that are loaded here."""
-    files = {str(p.path): p.content.decode("latin-1") for p in plugins.PLUGINS.values()}
+    files = {str(p.path): p.content.decode("latin-1") for p in plugins.loaded()}
     return json.dumps({"job": job.model_dump(), "plugins": files})
 
 
