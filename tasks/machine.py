@@ -78,10 +78,10 @@ def machine(
     for name, words in ("symbols", [x for _, x, _ in starts]), ("openers", [x for *_, x in starts]):
         what[name] = tuple(number.get(x or "", base) for x in words) if any(words) else ()
     first = tuple(states[state] for state in begun)
-    made = Transducer(base, tuple(tapes), first, after, written, words=True, lag=lag, **what)
-    if not (result := reduced(made)).states:
+    whole = Transducer(base, tuple(tapes), first, after, written, words=True, lag=lag, **what)
+    if not (transducer := reduced(whole)).states:
         raise TaskError("no source ends: step or end gives None wherever one could")
-    return result
+    return transducer
 
 
 def _listed(symbols: Sequence[str]) -> str:
@@ -287,21 +287,22 @@ def columns_seen(transducer: Transducer) -> int | None:
     """
     q, together = transducer.states, _together(transducer)
     tables = zip(*(x.reshape(q, -1).T for x in (transducer.next, transducer.written)), strict=True)
-    columns = [(after, out) for after, out in tables if (after >= 0).sum() > 1]
+    columns = [
+        (states, after[states], out[states])
+        for after, out in tables
+        if len(states := np.flatnonzero(after >= 0)) > 1
+    ]
 
     def before(pairs: np.ndarray) -> np.ndarray:
         """The states that a column leads to one of these pairs, both writing the same in it."""
         lead = np.zeros((q, q), bool)
-        for after, out in columns:
-            known = np.flatnonzero(after >= 0)
-            to, wrote = after[known], out[known]
-            lead[np.ix_(known, known)] |= (wrote[:, None] == wrote) & pairs[np.ix_(to, to)]
+        for states, after, out in columns:
+            lead[np.ix_(states, states)] |= (out[:, None] == out) & pairs[np.ix_(after, after)]
         return lead & together
 
     pairs = np.zeros((q, q), bool)
-    for after, out in columns:
-        known = np.flatnonzero(after >= 0)
-        pairs[np.ix_(known, known)] |= out[known][:, None] != out[known]
+    for states, _, out in columns:
+        pairs[np.ix_(states, states)] |= out[:, None] != out
     pairs &= together
     while (wider := pairs | before(pairs)).sum() > pairs.sum():
         pairs = wider

@@ -78,13 +78,15 @@ def stack(parts: Sequence[Ragged]) -> Ragged:
     return from_flat(flat, np.concatenate([part.lengths for part in parts]))
 
 
-def join(*parts: Ragged) -> Ragged:
-    """Row by row, the values of each part one after another."""
-    lengths = np.sum([part.lengths for part in parts], axis=0)
-    dtype = np.result_type(*(part.values for part in parts))
-    values = np.zeros((len(parts[0]), int(lengths.max(initial=0))), dtype)
-    start = np.zeros(len(values), np.int64)
-    for part in parts:
+def join(*parts: Ragged | int) -> Ragged:
+    """Row by row, the values of each part one after another; a number is one in each row."""
+    n = next(len(part) for part in parts if isinstance(part, Ragged))
+    filled = [x if isinstance(x, Ragged) else column(np.full(n, x, np.int16)) for x in parts]
+    lengths = np.sum([part.lengths for part in filled], axis=0)
+    dtype = np.result_type(*(part.values for part in filled))
+    values = np.zeros((n, int(lengths.max(initial=0))), dtype)
+    start = np.zeros(n, np.int64)
+    for part in filled:
         rows, columns = np.nonzero(part.inside)
         values[rows, start[rows] + columns] = part.values[rows, columns]
         start = start + part.lengths

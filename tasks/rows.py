@@ -169,8 +169,6 @@ class LongMultiplication(RowTask):
     def widths(self, length: Size) -> tuple[int, ...]:
         return extent(length)
 
-    row_operand = 1
-
     def begin(self, digit: int) -> tuple[int, int, int]:
         """The state: the row's digit, a carry, and how the row above compares with the operand.
 

@@ -35,6 +35,7 @@ from tasks.basic import Addition
 from tasks.closure import NotClosed, check_closed
 from tasks.ragged import Ragged
 from tasks.rules import END, ROW, Rule, Transducer
+from tasks.word_rule import WordRule
 
 
 def small(task: Any, own: Any, cross: Any, encoder: Any = None, **options: Any) -> tuple[Any, Any]:
@@ -215,7 +216,7 @@ class Fewer(WordTask):
 
     @cached_property
     def _rule(self) -> Rule:
-        return replace(vars(WordTask)["_rule"].func(self), shift=1)
+        return replace(vars(WordRule)["_rule"].func(self), shift=1)
 
 
 @pytest.mark.parametrize(

@@ -526,12 +526,6 @@ def test_operands_of_words_are_equally_long():
         task.solve("0 1 : 1 : 0 0")
 
 
-def test_rules_have_few_states():
-    for name in ("addition", "successor"):
-        assert get_task(name).rule().first.states == 6
-    assert get_task("multiplication").rule().first.symbols == tuple(range(10))
-
-
 class Shifted(Arithmetic):
     """Each digit and the one before it: a state need be no carry."""
 

@@ -31,7 +31,7 @@ from abc_calib.proof.windows import AllWindows
 from tasks.closure import NotClosed, check_closed
 from tasks.rows import ROW
 from tasks.rules import Rule
-from tasks.words import TICK
+from tasks.word_rule import TICK
 
 KEPT = 1000
 """Failing windows that are kept of each node, those of the smallest margin first."""
