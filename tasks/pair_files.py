@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import hashlib
 import json
+import lzma
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,8 +47,31 @@ class Texts:
         )
 
 
+PACKED = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
+"""How files that begin so are read."""
+REFUSED = {
+    b"PK\x03\x04": "is an archive: unpack it first",
+    b"PAR1": "is a Parquet file: write it with pandas.read_parquet(FILE).to_json(NEW, "
+    "orient='records', lines=True)",
+    b"version https://git-lfs": "is a pointer of Git LFS: fetch the file with git lfs pull",
+}
+CELL = re.compile(r'\s*=".*"\s*|\s*[+-]?\d+(\.\d+)?[eE]\+\d+\s*')
+"""What a spreadsheet makes of a number."""
+PROSE = re.compile(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
+"""Two words, which no problem of a plain line holds."""
+
+
+def _text(raw: bytes) -> str:
+    """The text of a file; ``ValueError`` for a kind that is not read."""
+    for begin, why in REFUSED.items():
+        if raw.startswith(begin):
+            raise ValueError(f"it {why}")
+    unpack = next((unpack for begin, unpack in PACKED.items() if raw.startswith(begin)), bytes)
+    return unpack(raw).decode().lstrip("\ufeff")
+
+
 def read_pairs(path: Path) -> tuple[Texts, str]:
-    """Return the pairs of a file, and its SHA-256.
+    """The pairs of a file, and its SHA-256.
 
     Numbers count as they are written. ``TaskError`` says what was found instead, and where.
     """
@@ -53,16 +79,16 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
         if path.exists() and not path.is_file():
             raise ValueError("it is not a regular file")
         raw = path.read_bytes()
-        text = raw.decode("utf-8-sig")
+        text = _text(raw)
     except FileNotFoundError:
         raise TaskError(f"there is no file {path}: name a file of pairs") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, lzma.LZMAError) as error:
         raise TaskError(f"{path} cannot be read ({error}): name a UTF-8 file of pairs") from None
     pairs = []
-    for where, entry in _entries(path, text):
+    for number, entry in _entries(path, text):
         pair = _pair(entry)
         if isinstance(pair, str):
-            raise TaskError(f"{where} of {path} {pair}: {EXPECTED}")
+            raise TaskError(f"{number} of {path} {pair}: {EXPECTED}")
         pairs.append(pair)
     if not pairs:
         raise TaskError(f"{path} holds no pairs: {EXPECTED}")
@@ -70,18 +96,21 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
 
 
 def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    """Yield where a pair stands, and its object or list of texts; a text says what is wrong."""
+    """What stands for a pair, an object or a list of texts, and where."""
     if text.lstrip().startswith("[") and isinstance(whole := _parsed(text), list):
-        yield from ((f"entry {number}", entry) for number, entry in enumerate(whole, 1))
+        alone = [isinstance(item, str) and isinstance(_plain(item), str) for item in whole]
+        for number, item in enumerate([whole] if alone == [True, True] else whole, 1):
+            yield f"entry {number}", item if isinstance(item, (dict, list)) else _plain(str(item))
         return
     lines = re.split("\r\n|\r|\n", text)  # what Unicode has more stays inside of texts
-    separator = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
+    kind = next((kind for kind in path.suffixes[::-1] if kind.lower() in (".csv", ".tsv")), "")
+    separator = {".csv": ",", ".tsv": "\t"}.get(kind.lower())
     if separator is None and "\t" in lines[0] and lines[0].lstrip()[:1] not in ("{", "["):
         separator = "\t"
     if separator is None and _named(lines[0].split(",")) is not None:
         separator = ","
     if separator is not None:
-        yield from _table(lines, separator)
+        yield from _table(text, separator)
         return
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -89,59 +118,79 @@ def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(line: str) -> list[str] | str:
-    """Split ``12+34=46`` in two, the sign with the source."""
-    first, sign, target = line.partition("=")
-    is_pair = target and not re.match(r"\s*[,;|>:]|\t", target) and "=" not in target
-    return [first + sign, target] if is_pair else f"is {line[:60]!r}, and no pair"
+    """``12+34=46`` in two, the sign with the source."""
+    first, sign, then = line.partition("=")
+    is_pair = then and not re.match(r"\s*[=,;|>:]|\t", then) and "=" not in then
+    is_pair = is_pair and not PROSE.search(line)
+    return [first + sign, then] if is_pair else f"is {line[:60]!r}, and no pair"
 
 
-def _table(lines: list[str], separator: str) -> Iterator[tuple[str, Any]]:
-    """Yield the rows of a table, by the names in its first one if those are known.
+def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
+    """The rows of a table, by the names in its first one if those are known.
 
-    Quotation marks are characters but in CSV.
+    Quotation marks are characters but in CSV, where a row ends on its own line all the same.
     """
-    quoted: Any = {"quoting": csv.QUOTE_NONE} if separator == "\t" else {}
-    rows: Any = csv.reader((f"{x}\n" for x in lines), delimiter=separator, strict=True, **quoted)
+    header, lines = text.split("\n")[0], (line + "\n" for line in text.split("\n"))
+    spaced = f"{separator} " in header and _named(header.split(separator)) is not None
+    rows = csv.reader(
+        lines,
+        delimiter=separator,
+        skipinitialspace=spaced,
+        quoting=csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE,
+    )
     names: list[str] | None = None
-    first = 1  # a row of CSV may have several lines
+    before, longest = 0, csv.field_size_limit(max(len(text), csv.field_size_limit()))
     try:
         for row in rows:
-            number, first = first, rows.line_num + 1
+            number, before = before + 1, rows.line_num
+            where = f"line {number}"
+            if not row:
+                continue
             if number == 1 and _named(row) is not None:
                 names = [name.strip().lower() for name in row]
-            elif row:
-                entry: Any = row
-                if names is not None and len(row) != len(names):
-                    entry = f"has {len(row)} cells, and the header {len(names)}"
-                elif names is not None:
-                    entry = dict(zip(names, row, strict=True))
-                elif len(row) > 2:
-                    entry = (
-                        f"has {len(row)} columns: name two of them source and target in a header"
-                    )
-                yield f"line {number}", entry
+                continue
+            entry: Any = row
+            if before > number:
+                entry = f"goes on to line {before}: close its quotation mark, or write it twice"
+            elif names is not None and len(row) != len(names):
+                entry = f"has {len(row)} cells, and the header {len(names)}"
+            elif names is not None:
+                entry = dict(zip(names, row, strict=True))
+            elif len(row) > 2:
+                entry = f"has {len(row)} columns: name two of them source and target in a header"
+            yield where, entry
     except csv.Error as error:
-        raise TaskError(f"line {first} is not CSV ({error}): {EXPECTED}") from None
+        raise TaskError(f"a row is not CSV ({error}): {EXPECTED}") from None
+    finally:
+        csv.field_size_limit(longest)
 
 
 def _parsed(text: str) -> Any:
-    """Read JSON with its numbers as they are written; return the error's message if it is none."""
+    """JSON with its numbers as they are written; the error's message where it is none."""
     try:
-        return json.loads(text, parse_int=str, parse_float=str)
+        return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_table_of)
     except (ValueError, RecursionError) as error:
         return f"is not JSON ({error})"
+
+
+def _table_of(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; ``ValueError`` for a key that stands there twice."""
+    table = dict(entries)
+    if len(table) < len(entries):
+        raise ValueError("a key stands there twice")
+    return table
 
 
 def _named(names: Any) -> tuple[str, str] | None:
     """Which of some names are those of a source and of a target; None if that is not clear."""
     normalised = [(str(name).strip().lower(), name) for name in names]
-    sources, targets = (
+    matches = [
         [original for name, original in normalised if name in choices]
         for choices in (SOURCES, TARGETS)
-    )
+    ]
     if len(normalised) > 2 and {"x", "y"} <= {name for name, _ in normalised}:
         return None  # which may be operands
-    return (sources[0], targets[0]) if len(sources) == len(targets) == 1 else None
+    return (matches[0][0], matches[1][0]) if all(len(match) == 1 for match in matches) else None
 
 
 def _pair(entry: Any) -> tuple[str, str] | str:
@@ -158,4 +207,6 @@ def _pair(entry: Any) -> tuple[str, str] | str:
         return f"is {str(entry)[:60]}, and no pair"
     if not all(isinstance(text, str) and text.strip() for text in entry):
         return f"is {str(entry)[:60]}, not two texts"
+    if cell := next(filter(CELL.fullmatch, entry), None):
+        return f"has {cell[:40]!r}, a number as a spreadsheet writes it: save numbers as text"
     return entry[0], entry[1]

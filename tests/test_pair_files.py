@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ READ = {
     "returns.txt": ("1+2=3\r\r", "3"),
     "header.txt": ("source,target\n1+2=,3\n", "3"),
     "tabs.tsv": ("1+2=\t3\n", "3"),
+    "boms.jsonl": ('\ufeff\ufeff{"source": "1+2=", "target": "3"}', "3"),
     "tab-inside.txt": (' {"source": "1+2=",\t"target": "3"}', "3"),
 }
 
@@ -29,15 +33,33 @@ def test_files_of_others_are_read(tmp_path):
     for name, (text, target) in READ.items():
         (tmp_path / name).write_bytes(text.encode())
         assert read_pairs(tmp_path / name)[0] == Texts(("1+2=",), (target,)), name
+    (tmp_path / "array-of-lines.json").write_text('["1+2=3", "4+5=9"]')
+    read = read_pairs(tmp_path / "array-of-lines.json")[0]
+    assert read == Texts(("1+2=", "4+5="), ("3", "9"))
     # a separator of lines inside a text stays there
     (tmp_path / "p.jsonl").write_text('{"source": "1\u2028+2=", "target": "3"}\n')
     assert read_pairs(tmp_path / "p.jsonl")[0].source == ("1\u2028+2=",)
 
 
-def test_quotation_marks_of_tsv_are_characters(tmp_path):
+def test_quotation_marks_of_tsv_and_packed_files_are_read(tmp_path):
+    """Fifteen rows of which one begins with a mark are fifteen pairs; no text is too long."""
     rows = [(f"{k}+{k}=", f'"{2 * k}' if k == 4 else str(2 * k)) for k in range(15)]
-    (tmp_path / "p.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows))
+    text = "".join(f"{source}\t{target}\n" for source, target in rows)
+    (tmp_path / "p.tsv").write_text(text)
     assert [*zip(*vars(read_pairs(tmp_path / "p.tsv")[0]).values(), strict=True)] == rows
+    for name, pack in (("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)):
+        path = tmp_path / f"p.tsv.{name}"
+        path.write_bytes(pack(text.encode()))
+        assert read_pairs(path)[0].source == tuple(source for source, _ in rows)
+        path.write_bytes(pack(text.encode())[:-9])
+        with pytest.raises(TaskError, match="cannot be read"):
+            read_pairs(path)
+    (tmp_path / "long.csv").write_text(f"source,target\n{'1' * 200_000}+2=,3\n")
+    assert len(read_pairs(tmp_path / "long.csv")[0].source[0]) == 200_003
+    for begin, told in (("PK\x03\x04", "unpack it first"), ("PAR1", "is a Parquet file: write it")):
+        (tmp_path / "p.jsonl").write_text(begin)
+        with pytest.raises(TaskError, match=told):
+            read_pairs(tmp_path / "p.jsonl")
 
 
 UNREAD = {
@@ -48,8 +70,11 @@ UNREAD = {
     "chain.txt": ("1+2=3=3\n", "line 1 .*is '1\\+2=3=3', and no pair"),
     "wide.csv": ("1,2,3\n", "line 1 .*has 3 columns: name two of them source and target"),
     "wide.tsv": ("7\t1+2=\t3\n", "line 1 .*has 3 columns: name two of them source and target"),
-    "open.csv": ('source,target\n1+2=,"3\n4+5=,9\n', "line 2 is not CSV .unexpected end of data"),
+    "open.csv": ('source,target\n1+2=,"3\n4+5=,9\n', "line 2 .*goes on to line 4: close its quo"),
+    "excel.csv": ('source,target\n"=""12+34=""",46\n', "line 2 .*as a spreadsheet writes it"),
+    "large.csv": ("source,target\n1+2=,1.77585E+19\n", "'1.77585E.19', a number as a spread"),
     "prose.txt": ("The sum of 1 and 2 is\n1 + 2 = 3\n", "line 1 .*no pair"),
+    "asked.txt": ("what is it if x = 3\n", "line 1 .*no pair"),
     "empty.jsonl": ("\n", "holds no pairs"),
     "thousands.csv": ("source,target\n1,000+2=,1,002\n", "line 2 .*4 cells, and the header 2"),
     "named-twice.jsonl": ('{"Source": "1", "source": "2", "target": "3"}', "'Source', 'source'"),
