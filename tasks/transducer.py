@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,8 @@ ROW, END = "|", "&"
 """What closes a row of the output, and its last row."""
 ABOVE = -1
 """The tape that is the row above."""
+LONG = 4096
+"""Columns from which on few problems are run in blocks."""
 NO = -1
 """In ``Transducer.next``: no source has such a column."""
 
@@ -146,27 +149,66 @@ class Transducer:
         if self.lenient is not None:
             return self.lenient.run(tapes, symbol, opener)
         n = len(tapes[0]) if tapes else 0 if symbol is None else len(symbol)
+        radix = self.base + 1
+        state = np.broadcast_to(self.started(symbol, opener), n)
         wide = max([int(tape.lengths.max(initial=0)) for tape in tapes], default=0)
-        columns, strange = np.zeros((wide + 1, n), np.int32), np.zeros(n, bool)
+        columns = np.zeros((wide + 1, n), np.int32)
+        place, strange = np.arange(wide)[:, None], np.zeros(n, bool)
         for tape in tapes:
-            letters = np.ascontiguousarray(tape.widened(wide + 1)[:, : wide + 1].T)
-            inside = np.arange(wide + 1)[:, None] < tape.lengths
-            strange |= ((letters >= self.base) & inside).any(0)  # no letter of the rule
-            columns *= self.base + 1
-            columns += np.where(inside, np.minimum(letters, self.base), self.base)
-        after, written = self._tables
-        state, outputs = np.broadcast_to(self.started(symbol, opener), n), list[np.ndarray]()
-        for column in itertools.count():
-            at = state * (self.base + 1) ** len(self.tapes) + columns[min(column, wide)]
-            outputs.append(written.take(at))
-            state = after.take(at)
-            if column >= wide + self.lag and (outputs[-1] >= self.base).all():
+            columns *= radix
+            present = min(wide, tape.width)
+            digits = np.ascontiguousarray(tape.values[:, :present].T)
+            inside = place[:present] < tape.lengths
+            strange |= ((digits >= self.base) & inside).any(0)  # no letter of the rule
+            columns[:present] += np.where(inside, np.minimum(digits, self.base), self.base)
+            columns[present:] += self.base
+        out, state = self._through(columns[:wide], state)
+        outputs = [out]
+        for column in itertools.count(wide):
+            out, state = self._through(columns[wide:], state)
+            outputs.append(out)
+            if column >= wide + self.lag and (out >= self.base).all():
                 break
-        out = np.stack(outputs)[self.lag :]
+        out = np.concatenate(outputs)[self.lag :]
         width = np.isin(out, self.closing).argmax(0)
         values = np.where(out < self.base, out, 0).astype(np.uint8)[:-1].T
         no_source = strange | (state == self.states)
         return Ragged(values, width), np.where(no_source, NO, out[width, np.arange(n)])
+
+    def _through(self, columns: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is written in ``columns (w, n)`` from states ``(n,)``, and the states behind them.
+
+        Of few problems in blocks at once: from every state first, then from the right one.
+        """
+        after, written = self._tables
+        radix = (self.base + 1) ** len(self.tapes)
+        (w, n), count = columns.shape, len(after) // radix
+        if w > LONG and n * count < w:
+            blocks = math.isqrt(w)
+            length = w // blocks
+            whole = columns[: blocks * length].reshape(blocks, length, n)
+            parts = np.ascontiguousarray(whole.swapaxes(0, 1)).reshape(length, -1)
+            ends, first = np.empty((count, blocks, n), np.int64), [state]
+            for origin in range(count):
+                ends[origin] = self._last(parts, np.full(blocks * n, origin)).reshape(blocks, n)
+            for block in range(blocks):
+                first.append(ends[first[-1], block, np.arange(n)])
+            several, _ = self._through(parts, np.concatenate(first[:-1]))
+            outputs = several.reshape(length, blocks, n).swapaxes(0, 1).reshape(-1, n)
+            rest, state = self._through(columns[blocks * length :], first[-1])
+            return np.concatenate([outputs, rest]), state
+        out = np.empty((w, n), written.dtype)
+        for column, letters in enumerate(columns):
+            at = state * radix + letters
+            out[column], state = written.take(at), after.take(at)
+        return out, state
+
+    def _last(self, columns: np.ndarray, state: np.ndarray) -> np.ndarray:
+        """The states ``(n,)`` behind columns ``(w, n)``."""
+        after, radix = self._tables[0], (self.base + 1) ** len(self.tapes)
+        for letters in columns:
+            state = after.take(state * radix + letters)
+        return state
 
     def ending(self, length: int) -> list[np.ndarray]:
         """Of one tape: from which states ``(q,)`` a row can end after 0 to ``length`` letters."""

@@ -200,6 +200,7 @@ FIT, CHECK = "--fit-lengths", "--check-lengths"
         (WRONG, "+,=", (), f"2 of the {len(WRONG)} pairs in p.jsonl are wrong"),
         (WRONG, "+,=", (), f"the first is pair 8, '{WRONG[7][0]}' with '1'"),
         ([*reversals(3), ("12=", "12"), ("34=", "43"), ("12=", "21")], "=", (), "contradict"),
+        ([(a, b + " " * (i % 2)) for i, (a, b) in enumerate(sums())], "+,=", (), "end in spaces"),
         ([(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)], "=", (), "all sources are 3 wide"),
         ("{", "=", (), "line 1 of"),
         ([*reversals(3)[:50], ("1x=", "x1")], "=", (), "no token for 'x'"),
@@ -250,6 +251,11 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     shutil.copytree(somebodys.folder, tmp_path / "bare")
     (tmp_path / "bare" / "tokenizer.json").unlink()
     assert "has no tokenizer.json" in refusal(Somebodys(tmp_path / "bare", somebodys.pairs))
+    shutil.copytree(somebodys.folder, tmp_path / "pointer")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    (tmp_path / "pointer" / "model.safetensors").write_text(pointer)
+    said = refusal(Somebodys(tmp_path / "pointer", somebodys.pairs))
+    assert "is a pointer of Git LFS, not the weights: fetch them with git lfs pull" in said
     config = json.loads((somebodys.folder / "config.json").read_text())
     for change, words in (
         ({"hidden_size": 10**7}, "does not load"),

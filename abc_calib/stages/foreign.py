@@ -107,6 +107,12 @@ def described(
     """The options of the task that a file of pairs is, its rule found; wrong pairs are refused."""
     path = Path(data).resolve()
     pairs, sha256 = read_pairs(path)
+    spaced = sum(target != target.rstrip() for target in pairs.target)
+    if 0 < spaced < len(pairs):
+        raise UsageError(
+            f"{spaced} of {len(pairs)} targets in {path.name} end in spaces, and nothing tells "
+            "which: write all alike"
+        )
     targets: dict[str, str] = {}
     for source, target in zip(pairs.source, pairs.target, strict=True):
         if targets.setdefault(source, target) != target:

@@ -23,6 +23,7 @@ NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_versi
 NOT_SHAPE |= {"torch_dtype"}
 """Entries of a configuration that do not shape a model."""
 END = "eos_token_id"
+LFS = b"version https://git-lfs"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,12 @@ def class_of(path: Path) -> Any:
         raise UsageError(f"{path} has no config.json: name a folder that save_pretrained wrote")
     if (path / "adapter_config.json").exists():
         raise UsageError(f"{path} holds an adapter: save the whole model, with merge_and_unload()")
+    for file in path.glob("*.safetensors"):
+        with file.open("rb") as opened:
+            if opened.read(len(LFS)) == LFS:
+                raise UsageError(
+                    f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
+                )
     with in_one_line(f"{config} is not a configuration", "save the model again"):
         name = (json.loads(config.read_text()).get("architectures") or [""])[0]
     kind: Any = getattr(transformers, name or "none", None)
