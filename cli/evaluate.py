@@ -127,7 +127,7 @@ def written(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str
     table = Table(
         ("step", "writes", "reads (a0: the last token of the first operand)"),
         [[n, *pair] for n, pair in enumerate(zip(output, read, strict=False), 1)],
-        title="output, in the order of writing",
+        title="output, in the order of writing; of what is read, the digits of the source",
     )
     rows = " ".join(output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
     return [*([f"rows\n{rows}"] if ROW in output else []), table]

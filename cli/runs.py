@@ -156,6 +156,11 @@ def check_task(names: Names, options: TaskOptions) -> Result:
     *files, name = names
     if len(files) > 1:
         raise UsageError(f"abc check-task {' '.join(names)}: give a file and a task's name")
+    if name.endswith(".py") and not files:
+        from tasks import TASKS
+
+        found = " or ".join(x for x in abc.load_plugin(name) if x in TASKS)
+        raise UsageError(f"abc check-task {name}: name the task in it, too: {found}")
     for file in files:
         abc.load_plugin(file)
     report = abc.check_task(name, options=options)
