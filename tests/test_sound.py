@@ -405,8 +405,9 @@ def test_lines_that_run_through_the_columns_are_followed_by_neither_program(monk
 @pytest.mark.parametrize(
     "line", [Line("vert", 1, 2), Line("vert", 1, -1), Line("diag", 1, 0), Line("anti", 2, 0)]
 )
-def test_numbers_of_other_rows_are_read_by_neither_program(line):
+def test_numbers_of_other_rows_are_read_by_neither_program(line, monkeypatch):
     """A line that may stand on a digit or on a delimiter, as another number's width is."""
+    monkeypatch.setattr(check_py, "MOST", 100)
     model, data = small(get_task("sum", base=2), [ALONE], [line])
     try:
         proof = prepare(model, data)

@@ -68,5 +68,4 @@ def interleaved(operands: tuple[Ragged, ...]) -> Ragged:
 
 def as_ids(parts: Sequence[Ragged | int], pad: int) -> Tensor:
     """Rows of the parts one after another, ``(n, longest)`` int64, padded at the right."""
-    rows = join(*parts)
-    return torch.from_numpy(np.where(rows.inside, rows.values.astype(np.int64), pad))
+    return torch.from_numpy(join(*parts, fill=pad, dtype=np.int64).values)

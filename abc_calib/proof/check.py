@@ -23,7 +23,7 @@ import numpy as np
 
 CHUNK = 16384
 GREEDY = {f"{name}_token_id" for name in ("pad", "bos", "eos", "decoder_start")}
-MOST = 20_000
+MOST = 2_000
 """Sizes that are looked at."""
 NEEDED = {"direction", "segment", "offset", "value"}
 MOVES = {"stride": 1, "beta": -9, "part_step": -9}
