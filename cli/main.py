@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import re
@@ -14,7 +13,20 @@ from typer.core import TyperGroup
 
 from abc_calib.config.options import as_typed, flag_of
 from abc_calib.errors import AbcError, Interrupted, OptionError, UsageError
-from cli import certify, console, demo, evaluate, export, runs, sweep, train
+from cli import (
+    calibrate,
+    certify,
+    console,
+    demo,
+    evaluate,
+    export,
+    figures,
+    inspect,
+    reproduce,
+    runs,
+    sweep,
+    train,
+)
 from cli.console import typed
 
 
@@ -67,11 +79,6 @@ def refused(error: Any) -> str:
     text = error.format_message().replace("Value error, ", "").removesuffix(".")
     message = " ".join(text.split())
     context = getattr(error, "ctx", None)
-    misspelt = re.search(r"^Got unexpected .*(--[a-z][\w-]*)", message)
-    if misspelt and context is not None:  # abc predict takes -3+2, so it takes all of them
-        names = [name for option in context.command.params for name in option.opts]
-        near = "".join(difflib.get_close_matches(misspelt[1], names, 1))
-        return f"no such option: {misspelt[1]}" + (f" (did you mean {near}?)" if near else "")
     if context is not None and message.startswith(("Missing ", "Got unexpected ")):
         message += f": abc {context.info_name} --help shows an example"
     return message[:1].lower() + message[1:]
@@ -126,8 +133,8 @@ COMMANDS = {
     "demo": demo.demo,
     "check-task": runs.check_task,
     "train": train.train,
-    "calibrate": train.calibrate,
-    "retrain": train.retrain,
+    "calibrate": calibrate.calibrate,
+    "retrain": calibrate.retrain,
     "eval": evaluate.evaluate,
     "stress": evaluate.stress,
     "certify": certify.certify,
@@ -135,16 +142,16 @@ COMMANDS = {
     "repair": certify.repair,
     "prove": certify.prove,
     "predict": evaluate.predict,
-    "heatmap": export.heatmap,
-    "curves": export.curves,
-    "report": export.report,
+    "heatmap": figures.heatmap,
+    "curves": figures.curves,
+    "report": figures.report,
     "export": export.export,
     "compile": export.transducer,
     "card": export.card,
     "sweep": sweep.sweep,
-    "reproduce": sweep.reproduce,
-    "inspect": evaluate.inspect,
-    "diagnose": evaluate.diagnose,
+    "reproduce": reproduce.reproduce,
+    "inspect": inspect.inspect,
+    "diagnose": inspect.diagnose,
     "runs": runs.runs,
     "tasks": runs.tasks,
 }

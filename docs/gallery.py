@@ -31,8 +31,6 @@ SHOTS = {
     "long_multiplication": (1280, 1000, False),
 }
 """The size of each picture, and whether it is dark."""
-READY = "(v => !v || /[✓✗]/.test(v.textContent))(document.querySelector('.verdict'))"
-"""A page without a model that runs has no verdict."""
 
 
 def main() -> None:
@@ -63,7 +61,7 @@ def main() -> None:
         for name in chosen:
             width, height, dark = SHOTS[name]
             chromium.open(asked.out / f"{name}.html", width, height, dark)
-            chromium.until(READY)
+            chromium.until("/[✓✗]/.test(document.querySelector('.verdict').textContent)")
             chromium.shot(folder / f"{name}.png", whole=False)
             print(folder / f"{name}.png")
 

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from abc_calib.evaluation.metrics import wilson_interval
+from abc_calib.evaluation.exact import wilson_interval
 from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.style import (
     LABEL_SIZE,
@@ -36,7 +36,7 @@ from abc_calib.reporting.style import (
     save_figures,
     styled,
 )
-from abc_calib.reporting.views import averaged
+from abc_calib.reporting.views import averaged, heatmap_figures
 from abc_calib.reproduction import TARGETS, load_results, make_report
 from abc_calib.reproduction.pipeline import DRAWN, drawn
 from abc_calib.runs import Run
@@ -48,7 +48,6 @@ HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 BOTH = ("pdf", "png")
 LENGTHS = (6, 10, 20, 50, 100, 1000)
-NAMES = {"multiplication": "number times one digit"}
 COLOURS = {"first": PALETTE[1], "second": PALETTE[0]}
 """Of the line through each number."""
 
@@ -86,10 +85,9 @@ def pipeline(rows: pd.DataFrame, task: str) -> Figure:
             list(zip(one.length, one.accuracy, strict=True)) for _, one in part.groupby("seed")
         ]
     seeds = rows.seed.nunique()
-    name = NAMES.get(task, task)
     return accuracy_curve(
         series,
-        title=f"{name}: {f'medians of {seeds} seeds' if seeds > 1 else 'one seed'}",
+        title=f"{task}: {f'medians and {seeds} seeds' if seeds > 1 else 'one seed'}",
         train_length=get_task(task).train_length,
         single=single,
         top=[name for name in series if name.startswith("after")],
@@ -114,7 +112,7 @@ def headline(rows: pd.DataFrame) -> Figure:
         axes.plot(worst.index, worst, color=colour, marker=marker, **style)
         axes.text(x, y, text, color=colour, fontsize=12, ha="center", va=side)
     axes.set_xscale("log")
-    ticks = [1, *LENGTHS]
+    ticks = [1, 6, 10, 20, 50, 100, 500, 1000]
     axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlim=(1, 1000), ylim=(-3, 103), yticks=[0, 25, 50, 75, 100])
@@ -204,6 +202,9 @@ def draw_models(folder: Path) -> None:
     """Draw the figures of Duan & Shi from runs in a folder."""
     for name in DRAWN:
         save_figures(drawn(name, folder), FIGURES / f"paper-{name}", BOTH)
+    run = folder / "addition-seed0-calibrated"
+    for figure in heatmap_figures(run, sites=("cross",), layer=1).values():
+        save_figures(figure, FIGURES / "demo-addition-cross", ("png",))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

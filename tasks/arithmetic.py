@@ -14,7 +14,7 @@ import numpy as np
 from tasks import hard
 from tasks.base import Problems, Size, Task, TaskError
 from tasks.machine import column_machine
-from tasks.ragged import Ragged, Rng, column, from_integers, stack, without_zeros
+from tasks.ragged import Ragged, Rng, from_integers, stack, without_zeros
 from tasks.rules import NoSource, Rule
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -39,9 +39,8 @@ class Arithmetic(Task):
         if not 2 <= base <= 36:
             raise TaskError(f"base {base} is not possible: choose 2 to 36")
         self.base = base
-        #: the paper's tasks share a vocabulary
-        self.delimiters = ("+", "*") if self.operator in (None, "+", "*") else (self.operator,)
-        self.symbols = (*DIGITS[:base], *self.delimiters)
+        self.symbols: tuple[str, ...] = (*DIGITS[:base], "+", "*")
+        self.delimiters: tuple[str, ...] = ("+", "*")
         self.train_length = max(6, int(20 / np.log2(base) + 1e-9))
 
     # The rule
@@ -87,7 +86,12 @@ class Arithmetic(Task):
 
     def tapes(self, operands: tuple[Ragged, ...]) -> list[Ragged]:
         """What the rule reads of operands: all but the digits of rows as wide as the widest."""
-        return [*self.padded(operands)]
+        of_row = self._rule.of_row
+        width = np.max([o.lengths for k, o in enumerate(operands) if k != of_row], axis=0)
+        widest = int(width.max(initial=1))
+        return [
+            o if k == of_row else Ragged(o.widened(widest), width) for k, o in enumerate(operands)
+        ]
 
     def letters(self, problems: Problems) -> list[Ragged]:
         return self.tapes(problems.operands)
@@ -112,15 +116,14 @@ class Arithmetic(Task):
 
     def widths(self, length: Any) -> tuple[int, ...]:
         """How wide each operand of a problem of that size is written."""
-        return tuple(1 if k == self.row_operand else length for k in range(self.count))
+        return (length,) * self.count
 
     def padded(self, operands: tuple[Ragged, ...], width: int | None = None) -> tuple[Ragged, ...]:
         """Zeros added at the left of each operand up to ``width`` or the longer one's.
 
-        The ``row_operand`` stays one digit. ``TaskError`` where an operand is wider than ``width``.
+        ``TaskError`` where an operand is wider than ``width``.
         """
-        of_row = self.row_operand
-        longest = np.max([o.lengths for k, o in enumerate(operands) if k != of_row], axis=0)
+        longest = np.max([o.lengths for o in operands], axis=0)
         if width is not None and longest.max(initial=0) > width:
             raise TaskError(
                 f"an operand of {longest.max()} digits does not fit {width}: "
@@ -128,22 +131,11 @@ class Arithmetic(Task):
             )
         lengths = longest if width is None else np.full(len(longest), width)
         needed = int(lengths.max(initial=1))
-        return tuple(
-            column(o.values[:, 0])
-            if k == of_row
-            else Ragged(o.widened(needed)[:, :needed], lengths)
-            for k, o in enumerate(operands)
-        )
+        return tuple(Ragged(o.widened(needed)[:, :needed], lengths) for o in operands)
 
     def columns(self, operands: tuple[Ragged, ...]) -> tuple[Ragged, ...]:
         """Padded operands as they stand in columns, one digit of each: all of one width."""
-        first = operands[self.row_operand == 0]
-        return tuple(
-            Ragged(np.repeat(o.values[:, :1], first.width, 1), first.lengths)
-            if k == self.row_operand
-            else o
-            for k, o in enumerate(operands)
-        )
+        return operands
 
     def solve(self, source: str) -> str:
         answer = self.parse(source).answer
@@ -164,12 +156,11 @@ class Arithmetic(Task):
         if self.count not in (0, len(parts)) or not all(parts):
             raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         operands = tuple(self._number(part) for part in parts)
-        of_row = self.row_operand
-        if of_row is not None and operands[of_row].lengths[0] > 1:
-            raise TaskError(
-                f"{source!r}: operand {of_row + 1} of {self.name} has one digit: {self.usage}"
-            )
+        self._check(source, operands)
         return Problems(operands, self.answer(*operands))
+
+    def _check(self, source: str, operands: tuple[Ragged, ...]) -> None:
+        """``TaskError`` for operands that the rule does not take; digits are checked before."""
 
     @property
     def usage(self) -> str:
@@ -237,13 +228,9 @@ class Arithmetic(Task):
 
     def _counts(self, rng: Rng, n: int, length: int, exact: bool) -> tuple[np.ndarray, ...]:
         """Digit counts of every operand, ``(n,)`` each."""
-        drawn = (
-            np.full(n, length) if exact else rng.integers(1, length + 1, n)
-            for _ in range(self.count)
-        )
-        return tuple(
-            np.ones(n, int) if k == self.row_operand else count for k, count in enumerate(drawn)
-        )
+        if exact:
+            return (np.full(n, length),) * self.count
+        return tuple(rng.integers(1, length + 1, n) for _ in range(self.count))
 
     def _random(self, rng: Rng, counts: np.ndarray) -> Ragged:
         """Uniform digits, the first not zero unless it is the only one."""

@@ -24,7 +24,7 @@ from tasks.rules import Rule
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:
     """What to say of a name that a registry does not hold."""
-    near = difflib.get_close_matches(name, names, 1, cutoff=0.7)
+    near = difflib.get_close_matches(name, names, 1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"unknown {what} {name!r}{hint}: choose one of {', '.join(names)}"
 
@@ -185,6 +185,10 @@ class Task(ABC):
     def render(self, problems: Any) -> Any:
         """Problems of ``rule_task`` as this task writes them."""
         return problems
+
+    def every(self, length: int, most: int) -> Any:
+        """Return all problems of at most a length, if there are at most ``most``; else None."""
+        return None
 
     def families(self, rng: Rng, n: int, length: int) -> dict[str, Any]:
         """``n`` hard problems of exactly ``length`` of each family, by its name."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from tasks.ragged import Ragged, Rng
 from tasks.whole import BOTH, CARRIED, DIGITS, Whole, ways
-from tasks.word_rule import COLON
-from tasks.words import WordTask
+from tasks.words import COLON, WordTask
 
 PLUS, MINUS = "+", "-"
 TEN = tuple(DIGITS)

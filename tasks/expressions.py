@@ -13,8 +13,7 @@ from itertools import product
 from typing import Any
 
 from tasks.rules import ROW
-from tasks.word_rule import COLON
-from tasks.words import WordTask
+from tasks.words import COLON, WordTask
 
 MODULUS = 5
 Value = tuple[int, ...]

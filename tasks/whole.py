@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from tasks.base import TaskError
 from tasks.rules import END, ROW
-from tasks.word_rule import COLON
-from tasks.words import WordTask
+from tasks.words import COLON, WordTask
 
 DIGITS = "0123456789"
 

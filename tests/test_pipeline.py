@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from abc_calib.calibration.fits.base import sinks
 from abc_calib.calibration.fits.mean import dense_bias, outstanding, segment_means
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.pipeline import calibrate, full_length
-from abc_calib.calibration.trial import Aim, Check, carries_over, choose, every_place, lines_of
+from abc_calib.calibration.trial import Check, Trial, carries_over, choose, every_place
 from abc_calib.calibration.windows import undecided
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions
 from abc_calib.data import DigitData
@@ -118,13 +117,12 @@ def test_no_head_rests_on_the_first_row(find, fit, values):
 def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, monkeypatch):
     seen, capture = [], evidence.capture
 
-    def watched(model, batch, **layers):
+    def watched(model, batch):
         seen.append(batch)
-        return capture(model, batch, **layers)
+        return capture(model, batch)
 
     monkeypatch.setattr(evidence, "capture", watched)
-    source = vanilla.data.shortened(7)
-    found = calibrate(model, source, options(), Aim(copy.deepcopy(model), source, force=True))
+    found = calibrate(model, vanilla.data.shortened(7), options(), force=True)
     batch, *_ = seen
     assert exact_matches(model, batch).all()
     assert found.samples == len(batch) == round(500 * found.accuracy) < 495
@@ -166,30 +164,12 @@ def test_a_model_that_never_ends_is_told_so(vanilla, model):
 
 # The choice between candidates
 
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a choice asks of what will be trained: how many windows there are, which optimisers."""
-
-    windows: Callable[[LineBias], float] = lines_of
-    optimizer: str = "adam"
-    optimizers: tuple[str, ...] = ("adam",)
-    force: bool = True
-
-    @property
-    def model(self) -> Wanted:
-        return self
+ADAM: Any = SimpleNamespace(optimizers=("adam",))
 
 
 @pytest.fixture
 def biases(random_bias) -> list[LineBias]:
     return [random_bias({"cross": 1}, 2, seed, segments=1, single=True) for seed in range(4)]
-
-
-def chosen_of(candidates, on_check=lambda _: None, data=None, weights=None, **wanted):
-    """The choice, without weights of lines unless they are given."""
-    aim: Any = Wanted(**wanted)
-    return choose(candidates, data, aim, lambda _: weights or {}, on_check)
 
 
 @pytest.mark.parametrize(
@@ -200,9 +180,9 @@ def test_the_first_that_carries_over_is_taken_or_else_the_best(
     biases, monkeypatch, scores, tried, chosen
 ):
     accuracy = {id(bias): score for bias, score in zip(biases, scores, strict=True)}
-    monkeypatch.setattr(check, "carries_over", lambda bias, *_: (accuracy[id(bias)], None))
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: Trial(accuracy[id(bias)]))
     thresholds, seen = (0.4, 0.3, 0.2, 0.1), list[Check]()
-    found = chosen_of(zip(thresholds, biases, strict=True), seen.append)
+    found = choose(zip(thresholds, biases, strict=True), ADAM, None, on_check=seen.append)
     assert found.bias is biases[chosen] and found.checks == seen
     expected = list(zip(thresholds, scores, strict=True))[:tried]
     assert [(c.threshold, c.accuracy) for c in seen] == expected
@@ -215,39 +195,38 @@ def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, m
 
     def accuracy(bias, model, data, how, takes_longer):
         large.append(takes_longer)
-        return 0.9 + 0.1 * (how.startswith("muon") and biases.index(bias) == 2), None
+        return Trial(0.9 + 0.1 * (how.startswith("muon") and biases.index(bias) == 2))
 
     monkeypatch.setattr(check, "carries_over", accuracy)
-    both: Any = {"optimizers": ("adam", "muon")}
+    both: Any = SimpleNamespace(optimizers=("adam", "muon"))
     candidates = list(zip((0.4, 0.3, 0.2, 0.1), biases, strict=True))
-    found = chosen_of(candidates, **both)
+    found = choose(candidates, both, None)
     assert found.bias is biases[2]
     assert [c.threshold for c in found.checks] == [0.4, 0.3, 0.2, 0.1, 0.4, 0.3, 0.2]
     assert [c.optimizer for c in found.checks] == ["adam"] * 4 + ["muon"] * 3
-    assert chosen_of(candidates[:2], **both).bias is biases[0]
-    both["optimizer"] = "muon"
-    first = chosen_of(candidates, **both)
+    assert choose(candidates[:2], both, None).bias is biases[0]
+    first = choose(candidates, both, None, optimizer="muon")
     assert first.bias is biases[2]
     assert [c.optimizer for c in first.checks] == ["muon, cooled"] * 3
-    ends = chosen_of(candidates[:2], **both).checks
+    ends = choose(candidates[:2], both, None, optimizer="muon").checks
     assert [c.optimizer for c in ends[::2]] == ["muon, cooled", "muon", "adam"]
     assert not any(large)
     del large[:]  # a large table is not learned with a cooldown, and takes longer
-    many = chosen_of(candidates[:1], windows=lambda _: 1e6, **both).checks
+    many = choose(candidates[:1], both, None, lambda _: 1e6, optimizer="muon").checks
     assert [c.optimizer for c in many] == ["muon", "adam"]
     assert all(large)
-    monkeypatch.setattr(check, "carries_over", lambda *_: (0.985, None))
-    assert len(chosen_of(candidates[:1], windows=lambda _: 1e6, **both).checks) == 1
-    assert len(chosen_of(candidates[:1], windows=lambda _: 1e3, **both).checks) == 3
+    monkeypatch.setattr(check, "carries_over", lambda *rest: Trial(0.985, None, rest[-1]))
+    assert len(choose(candidates[:1], both, None, lambda _: 1e6, optimizer="muon").checks) == 1
+    assert len(choose(candidates[:1], both, None, lambda _: 1e3, optimizer="muon").checks) == 3
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_of_those_that_carry_over_the_smallest_is_taken(biases, monkeypatch, order):
     """And of smaller ones that do not carry over, none."""
-    taken = lambda bias, *_: (float(biases.index(bias) > 0), None)  # noqa: E731
+    taken = lambda bias, *_: Trial(float(biases.index(bias) > 0))  # noqa: E731
     monkeypatch.setattr(check, "carries_over", taken)
     candidates = [(0.1 * n, biases[n]) for n in order]
-    found = chosen_of(candidates, windows=lambda bias: 10.0 * biases.index(bias))
+    found = choose(candidates, ADAM, None, lambda bias: 10.0 * biases.index(bias))
     assert found.bias is biases[1]
     assert [c.windows for c in found.checks] == [0.0, 10.0]
 
@@ -264,19 +243,18 @@ def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch, needed, accu
     """The weakest first, where what is left carries over and there are many windows."""
     sink, lines = Line("vert", 2, 0), [Line("anti", 1, k) for k in range(6)]
     start = LineBias({"cross": ((*((x,) for x in lines), (lines[0], lines[5]), (sink,)),)})
-    taken = lambda bias, *_: (float(needed <= kept(bias)), None)  # noqa: E731
-    monkeypatch.setattr(check, "carries_over", taken)
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: Trial(float(needed <= kept(bias))))
 
     def kept(bias):
         return {line for *_, line in every_place(bias)} - {sink}
 
-    def windows(bias):
+    def size(bias):
         return 10.0 ** len(kept(bias)) * check.FEW / 1e3
 
     needed = {lines[k] for k in needed}
     weights = {("cross", 0, lines[k]): float(w) for k, w in enumerate((9, 4, 1, 3, 2, 8))}
     data = digit_data("addition")
-    found = chosen_of([(0.4, start)], data=data, weights=weights, windows=windows)
+    found = choose([(0.4, start)], ADAM, data, size, lambda _: weights)
     bias, checks = found.bias, found.checks
     assert kept(bias) == needed | {lines[5]}, "the strongest of those that are not needed is left"
     assert [len(head) for head in bias.sites["cross"][0]] == [1] * 6 + [2, 1]
@@ -325,7 +303,7 @@ def test_a_trial_depends_on_the_seed_alone_and_draws_no_one_elses_numbers(
     state = torch.get_rng_state()
     scores = []
     for _ in range(2):
-        scores.append(carries_over(found.bias, model, vanilla.data)[0])
+        scores.append(carries_over(found.bias, model, vanilla.data).accuracy)
         torch.rand(3)
         torch.set_rng_state(state)
     assert scores[0] == scores[1]
@@ -339,12 +317,12 @@ def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model,
     monkeypatch.setattr(check, "STEPS", 100)
     sinks = calibrate(model, vanilla.data, options(threshold=1.0)).bias
     chosen = pd.read_csv(trained.root / CALIBRATED / "check.csv").accuracy.max()
-    assert carries_over(sinks, model, vanilla.data)[0] < 0.1 < 0.5 < chosen
+    assert carries_over(sinks, model, vanilla.data).accuracy < 0.1 < 0.5 < chosen
 
 
 def test_one_digit_leaves_nothing_to_judge(vanilla, model, found, monkeypatch):
     monkeypatch.setattr(check, "STEPS", 1)
-    assert carries_over(found.bias, model, vanilla.data.shortened(1)) == (1.0, None)
+    assert carries_over(found.bias, model, vanilla.data.shortened(1)) == Trial(1.0)
 
 
 # Captured attention
@@ -495,19 +473,6 @@ def test_a_calibration_warns_where_no_model_can_be_right(tiny, abc):
     assert said.code == 0 and said.err.startswith("warning: on these lines ")
     assert "rows of training problems see what others see" in said.err
     assert "UserWarning" not in said.err
-
-
-def test_fewer_layers_have_the_lines_of_the_last_ones(tiny, abc, tmp_path):
-    chosen = ["calibrate", tiny.vanilla, "--no-retrain", "--threshold", "0.3"]
-    abc(*chosen, "--out", tmp_path / "all")
-    abc(*chosen, "--decoder-layers", 1, "--out", tmp_path / "one")
-    both, last = (Run.open(tmp_path / name).bias().sites for name in ("all", "one"))
-    assert len(both["cross"]) == 2 and last == {site: x[1:] for site, x in both.items()}
-    abc("heatmap", tmp_path / "one", "--format", "png", "--out", tmp_path / "figures")
-    abc("retrain", tmp_path / "one")
-    assert Run.open(tmp_path / "one").load_model().attention_layers["cross"] == 1
-    error = abc("calibrate", tiny.vanilla, "--decoder-layers", 3).error(2)
-    assert error == "--decoder-layers 3: the first model has 2"
 
 
 # Options

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,15 @@ from torch import Tensor
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
 from abc_calib.calibration.plan import resolve_defaults
-from abc_calib.calibration.trial import Aim, Check, Choice, Place, choose, every_place
+from abc_calib.calibration.trial import (
+    Check,
+    Choice,
+    Place,
+    Size,
+    Undecided,
+    choose,
+    every_place,
+)
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
@@ -74,27 +81,40 @@ def calibrate(
     model: Model,
     data: Data,
     options: CalibrationOptions,
-    aim: Aim | None = None,
+    force: bool = False,
     on_check: OnCheck = lambda _: None,
+    size: Size | None = None,
+    optimizer: str = "adam",
+    undecided: Undecided = lambda _: (0, 0),
+    retrained: Model | None = None,
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
-    ``aim``: what will be trained with the lines, by default a model of the same shape. Raises
-    ``AbcError`` if the model decodes less than ``refused_below`` of training samples correctly,
-    or if no model can be right with any lines that are found, unless ``aim.force``.
+    ``size``: how much a row sees with given lines, ``optimizer``: what the retraining trains with,
+    ``undecided``: where lines rule out that a model is right; see ``trial.choose``. ``retrained``:
+    what will be trained with the lines, by default a model of the same shape. Raises
+    ``AbcError`` if they all do, or if the model decodes less than ``refused_below`` of training
+    samples correctly, unless ``force``.
     """
-    aim = aim or Aim(copy.deepcopy(model), data)
-    layers = aim.model.attention_layers
-    fit, samples, accuracy = read(model, data, options, aim.force, layers)
+    fit, samples, accuracy = read(model, data, options, force)
     if options.threshold is not None or len(fit.thresholds) == 1:
         threshold: Any = fit.thresholds[0] if options.threshold is None else options.threshold
         choice = Choice(fit.bias(threshold), [])
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
-        choice = choose(candidates, data, aim, partial(weights, fit), on_check)
-    table = fit.table(choice.bias)
+        strength = partial(weights, fit)
+        choice = choose(
+            candidates, retrained or model, data, size, strength, on_check, optimizer, undecided
+        )
+    bias = choice.bias
     return Calibration(
-        choice.bias, fit.evidence.averaged, table, choice.checks, samples, accuracy, choice.weights
+        bias,
+        fit.evidence.averaged,
+        fit.table(bias),
+        choice.checks,
+        samples,
+        accuracy,
+        choice.weights,
     )
 
 
@@ -111,16 +131,11 @@ def advice(model: Model, data: Data, batch: Batch) -> str:
 
 
 def read(
-    model: Model,
-    data: Data,
-    options: CalibrationOptions,
-    force: bool = False,
-    layers: Mapping[Site, int] | None = None,
+    model: Model, data: Data, options: CalibrationOptions, force: bool = False
 ) -> tuple[Fit, int, float]:
     """A fit to a model's attention, how many samples it is right in, and the share, 0 to 1.
 
-    ``layers``: to that of the last ones, as many of each site. Raises ``AbcError`` as ``calibrate``
-    does.
+    Raises ``AbcError`` as ``calibrate`` does.
     """
     batch = data.training(UNREACHED_STEP, options.samples)
     correct, accuracy = correct_samples(model, batch)
@@ -134,7 +149,7 @@ def read(
         raise AbcError("the model decodes no training sample correctly: train longer (more steps)")
     options = resolve_defaults(options)
     longest = full_length(data, options.samples, model)
-    evidence = Evidence.of_run(model, data, correct, longest, options.attention == "raw", layers)
+    evidence = Evidence.of_run(model, data, correct, longest, options.attention == "raw")
     return fit_type(options.fit)(evidence, options), len(correct), accuracy
 
 

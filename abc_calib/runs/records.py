@@ -89,24 +89,28 @@ def checked(data: Any, path: Path) -> dict[str, Any]:
     return data
 
 
-def check_files(folder: Path, record: Mapping[str, Any], source: str) -> None:
-    """Raise ``AbcError`` for the first file that is not what the record in ``source`` says."""
+def check_files(folder: Path, record: Mapping[str, Any], source: str, contents: bool) -> None:
+    """Raise ``AbcError`` for the first file that is not what the record in ``source`` says.
+
+    Without ``contents`` only sizes are compared.
+    """
     files = record["files"]
-    for name in dict.fromkeys([*files, *recorded_files(folder, ended=source == RESULT)]):
-        if problem := _problem(folder / name, files.get(name)):
+    names = recorded_files(folder, ended=source == RESULT)
+    for name in dict.fromkeys([*files, *names]):
+        if problem := _problem(folder / name, files.get(name), contents):
             raise AbcError(
                 f"{folder / name} is not the file that {source} vouches for (it {problem}): put it "
                 "back, or train again"
             )
 
 
-def _problem(path: Path, seal: Mapping[str, Any] | None) -> str:
+def _problem(path: Path, seal: Mapping[str, Any] | None, contents: bool) -> str:
     """What is wrong with a file, if anything."""
     if seal is None:
         return "was added"
     try:
-        is_same = check_regular(path) == seal["bytes"] and file_hash(path) == seal["sha256"]
-        return "" if is_same else "was changed"
+        same = check_regular(path) == seal["bytes"]
+        return "" if same and (not contents or file_hash(path) == seal["sha256"]) else "was changed"
     except FileNotFoundError:
         return "is missing"
     except (OSError, ValueError) as error:

@@ -51,6 +51,12 @@ def add_rows(path: Path, rows: Iterable[Row]) -> None:
         write_text(path, _written([kept[name] for name in sorted(kept)]))
 
 
+def kept_rows(path: Path, rows: Iterable[Row]) -> int:
+    """Of how many measured rows the file has an earlier one of more samples."""
+    counts = {_name(row): row["n"] for row in read_rows(path)}
+    return sum(counts.get(_name(row), 0) > row["n"] for row in rows)
+
+
 def _name(row: Row) -> tuple[Any, ...]:
     return tuple(row.get(name) or 0 if name == ROWS else row[name] for name in NAME)
 
@@ -58,26 +64,27 @@ def _name(row: Row) -> tuple[Any, ...]:
 def _written(rows: list[Row]) -> str:
     columns = list(dict.fromkeys([*KINDS, *(name for row in rows for name in row)]))
     text = io.StringIO()
-    file = csv.DictWriter(text, [*columns, HASH], lineterminator="\n")
-    file.writeheader()
+    file = csv.writer(text, lineterminator="\n")
+    file.writerow([*columns, HASH])
     for row in rows:
-        cells = {name: str(row[name]) for name in columns if row.get(name) is not None}
-        file.writerow(cells | {HASH: _hash(cells)})
+        cells = ["" if row.get(name) is None else str(row[name]) for name in columns]
+        file.writerow([*cells, _hash(columns, cells)])
     return text.getvalue()
 
 
 def _parsed(text: str) -> list[Row]:
-    reader = csv.DictReader(io.StringIO(text), strict=True)
-    if not {*KINDS, HASH} <= {*(reader.fieldnames or ())}:
+    lines = list(csv.reader(io.StringIO(text), strict=True))
+    if not lines or not {*KINDS, HASH} <= {*lines[0]} or lines[0][-1] != HASH:
         raise ValueError("it has other columns than an evaluation")
+    columns = lines[0][:-1]
     rows: dict[tuple, Row] = {}
-    for number, cells in enumerate(reader, 1):
-        if None in cells or cells.pop(HASH) != _hash(cells):
+    for number, (*cells, kept) in enumerate(lines[1:], 1):
+        if kept != _hash(columns, cells):
             raise ValueError(f"row {number} was changed")
-        row = {name: _value(name, cell or "") for name, cell in cells.items()}
-        if _name(row) in rows:
-            raise ValueError("a row is there twice")
+        row = {name: _value(name, cell) for name, cell in zip(columns, cells, strict=True)}
         rows[_name(row)] = row
+    if len(rows) != len(lines) - 1:
+        raise ValueError("a row is there twice")
     return list(rows.values())
 
 
@@ -90,7 +97,7 @@ def _value(name: str, cell: str) -> Any:
     return value
 
 
-def _hash(cells: dict[str, str]) -> str:
+def _hash(columns: list[str], cells: list[str]) -> str:
     """What a row is, empty cells aside, whatever other columns there are."""
-    filled = sorted(pair for pair in cells.items() if pair[1])
-    return hashlib.sha256(repr(filled).encode()).hexdigest()[:16]
+    filled = [pair for pair in zip(columns, cells, strict=False) if pair[1]]
+    return hashlib.sha256(repr(sorted(filled)).encode()).hexdigest()[:16]

@@ -148,22 +148,25 @@ class Run:
         run.check()
         return run
 
-    def check(self) -> None:
-        """Raise ``AbcError`` unless the files are what the run's record says, checked once."""
+    def check(self, contents: bool = True) -> None:
+        """Raise ``AbcError`` unless the files are what the run's record says, which is done once.
+
+        Without ``contents`` only sizes are compared.
+        """
         if self._checked:
             return
         if result := self.result:
-            check_files(self.path, result, RESULT)
+            check_files(self.path, result, RESULT, contents)
         elif saved := load_checkpoint(self.path, tensors=False):
-            check_files(self.path, saved[1], CHECKPOINT)
+            check_files(self.path, saved[1], CHECKPOINT, contents)
         elif os.path.lexists(self.path / "model"):
             raise AbcError(
                 f"{self.path / 'model'} is there and no result.json that vouches for it: put that "
                 "back, or train again in another folder"
             )
         elif calibration := read_record(self.path / CALIBRATION):
-            check_files(self.path, calibration, CALIBRATION)
-        self._checked = True
+            check_files(self.path, calibration, CALIBRATION, contents)
+        self._checked = contents
 
     def make_latest(self) -> None:
         folders.make_latest(self.path)

@@ -58,7 +58,7 @@ class Attention(nn.Module):
         Without keys where every head reads exactly one for a query, and needs no scores.
         """
         lines, values = self.lines.get(site), self._split(self.value(memory))
-        scored = self.path == "dense" or weights
+        scored = self.path == "dense" or weights or scheme.has_value_term
         if lines is not None and lines.single and not scored:
             return values[..., :0], values
         return scheme.rotate(self._split(self.key(memory)), at), values
@@ -88,9 +88,12 @@ class Attention(nn.Module):
             mixed = attend(queries, keys, values, lines.gathered(views), dropout)
         else:
             bias, nowhere = self._bias(queries, keys, views, scheme, lines)
-            if weights:
+            if weights or scheme.has_value_term:
                 seen = weighed(queries, keys, bias)
-                mixed = F.dropout(seen, dropout) @ values
+                dropped = F.dropout(seen, dropout)
+                mixed = dropped @ values
+                if scheme.has_value_term:
+                    mixed = mixed + scheme.value_term(dropped, _as_one(views))
                 if weights == "raw":
                     scores = scored(queries, keys, bias)
                     seen = scores.masked_fill(scores == MASKED, math.nan)
@@ -99,7 +102,7 @@ class Attention(nn.Module):
             if nowhere is not None:
                 mixed = mixed.masked_fill(nowhere, 0)
         mixed = rearrange(mixed, "b h i e -> b i (h e)")
-        return self.output(mixed), seen
+        return self.output(mixed), seen if weights else None
 
     def _gathers(
         self,

@@ -12,45 +12,28 @@ from abc_calib.errors import AbcError
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 
-TASK = {"data", "table", "machine", "rule"}
-"""The options of a task that the command line has."""
+TASK_FLAGS = {"data": "--data", "table": "--table", "machine": "--name", "rule": "--rule"}
+"""The options of a task as the command line has them."""
 ADOPT = {"fit": "fit_lengths", "check": "check_lengths", "rule": "task"}
 """The keywords of ``abc_calib.adopt`` by the options of its task."""
 
 
 def commands(run: Run) -> list[str]:
-    """Return what to type, one command a line, each on the run that the one before made.
-
-    A first run that is gone, or is of another version, is taken to be one by default.
-    """
+    """Return what to type, one command a line, each on the run that the one before made."""
     config = run.config
     try:
-        parent = Run.open(config.parent) if config.parent else None
-    except AbcError:
-        parent = None
-    before = commands(parent) if parent else []
-    if config.stage == "vanilla":
-        return [*before, _first(config)]  # of the weights that it starts from
-    if parent is None:
-        if isinstance(config.model, ForeignOptions):
-            return [_first(config)]
-        first = usual_of(config, config.base)
-        return [_first(first), _calibrate(first, config)]
-    is_repair = parent.config.stage == "calibrated"
-    again = "abc repair" + _plugins(config) if is_repair else _calibrate(parent.config, config)
-    return [*before, again]
-
-
-def usual_of(config: RunConfig, base: int | None = None) -> RunConfig:
-    """The first training of a task by default, of the same preset, kind of model and seed."""
-    return plan_training(
-        config.task,
-        task_options=config.task_options,
-        base=base,
-        preset=config.preset,
-        model=config.kind,
-        seed=config.train.seed,
-    )
+        if config.stage == "vanilla":
+            before = commands(Run.open(config.parent)) if config.parent else []
+            return [*before, _first(config)]  # of the weights that it starts from
+        if config.parent is None:
+            adopted = isinstance(config.model, ForeignOptions)
+            return [_first(config), *([] if adopted else [_calibrate(config, config)])]
+        parent = Run.open(config.parent)
+        if parent.config.stage == "calibrated":
+            return [*commands(parent), "abc repair" + _plugins(config)]
+        return [*commands(parent), _calibrate(parent.config, config)]
+    except AbcError:  # the first run is gone, or is of another version
+        return [_first(config), "abc calibrate"]
 
 
 def _first(config: RunConfig) -> str:
@@ -63,24 +46,26 @@ def _first(config: RunConfig) -> str:
         ]
         pairs = [repr(options.get(name, "")) for name in ("data", "delimiters")]
         return _in_python(f"abc.adopt({', '.join([repr(config.model.folder), *pairs, *keywords])})")
-    usual = usual_of(config, config.base)
+    usual = plan_training(
+        config.task,
+        task_options=options,
+        preset=config.preset,
+        model=config.kind,
+        seed=config.train.seed,
+    )
     choices: dict[str, Any] = {"finetune": config.parent, "base": config.base}
     choices |= {"preset": config.preset, "model": config.kind}
-    default = {
-        "finetune": None,
-        "base": usual_of(config).base,
-        "preset": "default",
-        "model": "transformer",
-    }
+    default = {"finetune": None, "base": usual.base, "preset": "default", "model": "transformer"}
     choices = {name: value for name, value in choices.items() if value != default[name]}
     choices["seed"] = config.train.seed
-    if not options.keys() <= TASK:  # those of a plugin's task are for Python alone
+    if not options.keys() <= TASK_FLAGS.keys():  # those of a plugin's task are for Python alone
         choices |= {"task_options": dict(options)}
         choices |= _other(usual.model, config.model) | _other(usual.train, config.train)
         keywords = [f"{name}={value!r}" for name, value in choices.items()]
         loads = [f"abc.load_plugin({file!r}); " for file in _files(config)]
         return _in_python(f"{''.join(loads)}abc.train({', '.join([repr(config.task), *keywords])})")
-    parts = [_flag(flag_of(name), value) for name, value in {**options, **choices}.items()]
+    parts = [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in options.items()]
+    parts += [f"--{name} {shlex.quote(str(value))}" for name, value in choices.items()]
     parts += _other_flags(usual.model, config.model) + _other_flags(usual.train, config.train)
     return " ".join(["abc train", config.task, *parts]) + _plugins(config)
 
@@ -107,8 +92,7 @@ def _calibrate(first: RunConfig, config: RunConfig) -> str:
         usual = plan_calibration(first, scheme=scheme)
         parts += [f"--scheme {shlex.quote(scheme)}"] if scheme != "none" else []
         parts += _other_flags(usual.model, config.model)
-    finding = CalibrationOptions()
-    parts += _other_flags(usual.calibration or finding, config.calibration or finding)
+    parts += _other_flags(CalibrationOptions(), config.calibration or CalibrationOptions())
     return " ".join([*parts, *_other_flags(usual.train, config.train)]) + _plugins(config)
 
 
