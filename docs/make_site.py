@@ -85,6 +85,7 @@ def make(site: Path) -> None:
             use_directory_urls=False,
             strict=True,
             nav=navigation(),
+            plugins=[],  # the search of mkdocs needs a server
             markdown_extensions=["tables", "fenced_code", "toc"],
             validation={"nav": {"omitted_files": "ignore"}, "links": {"anchors": "warn"}},
         )

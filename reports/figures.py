@@ -36,7 +36,7 @@ from abc_calib.reporting.style import (
     save_figures,
     styled,
 )
-from abc_calib.reporting.views import averaged, heatmap_figures
+from abc_calib.reporting.views import averaged
 from abc_calib.reproduction import TARGETS, load_results, make_report
 from abc_calib.reproduction.pipeline import DRAWN, drawn
 from abc_calib.runs import Run
@@ -202,9 +202,6 @@ def draw_models(folder: Path) -> None:
     """Draw the figures of Duan & Shi from runs in a folder."""
     for name in DRAWN:
         save_figures(drawn(name, folder), FIGURES / f"paper-{name}", BOTH)
-    run = folder / "addition-seed0-calibrated"
-    for figure in heatmap_figures(run, sites=("cross",), layer=1).values():
-        save_figures(figure, FIGURES / "demo-addition-cross", ("png",))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
