@@ -61,7 +61,9 @@ def main() -> None:
         for name in chosen:
             width, height, dark = SHOTS[name]
             chromium.open(asked.out / f"{name}.html", width, height, dark)
-            chromium.until("/[✓✗]/.test(document.querySelector('.verdict').textContent)")
+            chromium.until(
+                "(v => !v || /[✓✗]/.test(v.textContent))(document.querySelector('.verdict'))"
+            )
             chromium.shot(folder / f"{name}.png", whole=False)
             print(folder / f"{name}.png")
 
