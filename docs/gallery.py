@@ -31,6 +31,8 @@ SHOTS = {
     "long_multiplication": (1280, 1000, False),
 }
 """The size of each picture, and whether it is dark."""
+READY = "(v => !v || /[✓✗]/.test(v.textContent))(document.querySelector('.verdict'))"
+"""A page without a model that runs has no verdict."""
 
 
 def main() -> None:
