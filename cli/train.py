@@ -62,17 +62,20 @@ def train(
 
 def trained(run: Run, *remarks: str) -> Result:
     """Report how a training ended, what comes next, and ``remarks``."""
+    from abc_calib.training.trainer import INTERPOLATED, THROUGHOUT
+
     result, stage, over = run.result, run.config.stage, run.history()[-1].get("over")
     assert result is not None
+    right = result["validation_accuracy"]
     ended = (
-        f"{run}: {result['validation_accuracy']} % of {result['validation_samples']} held-out "
+        f"{run}: {right} % of {result['validation_samples']} held-out "
         f"problems of {run.config.train.length} {run.task.unit} after {result['steps']} steps, "
         f"{result['seconds']:.0f} s"
     )
     if over == "lines":
         then = "its lines decide what is written; next: abc calibrate"
-    elif not result["interpolated"]:
-        wrong = f"{100 - result['validation_accuracy']:.4g} % of held-out ones are wrong"
+    elif right < 100 * (THROUGHOUT if stage == "vanilla" else INTERPOLATED):
+        wrong = f"{100 - right:.4g} % of held-out ones are wrong"
         then = (
             f"it has not learned its training problems: {wrong}; try another --seed or more --steps"
         )

@@ -63,9 +63,7 @@ def main() -> None:
         for name in chosen:
             width, height, dark = SHOTS[name]
             chromium.open(asked.out / f"{name}.html", width, height, dark)
-            chromium.until(
-                "(v => !v || /[✓✗]/.test(v.textContent))(document.querySelector('.verdict'))"
-            )
+            chromium.until(READY)
             chromium.shot(folder / f"{name}.png", whole=False)
             print(folder / f"{name}.png")
 

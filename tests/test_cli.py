@@ -36,6 +36,7 @@ from abc_calib.version import __version__
 from cli import console
 from cli.calibrate import compared
 from cli.main import app
+from cli.train import trained
 from tasks import TASKS, Successor, get_task
 
 QUICK = (
@@ -142,6 +143,12 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
         "calibrate"
     ).error(1)
     assert "decodes no training sample correctly" in abc("calibrate", "--force").error(1)
+
+
+@pytest.mark.parametrize(("right", "then"), [(99.2, "next: abc calibrate"), (98.5, "it has not")])
+def test_what_is_right_enough_to_calibrate_is_told_to(tiny, right, then):
+    change_json(tiny.vanilla / "result.json", validation_accuracy=right, interpolated=False)
+    assert trained(Run.open(tiny.vanilla)).remarks[-1].startswith(then)
 
 
 def test_quiet_says_nothing(tiny, abc):

@@ -475,6 +475,19 @@ def test_a_calibration_warns_where_no_model_can_be_right(tiny, abc):
     assert "UserWarning" not in said.err
 
 
+def test_fewer_layers_have_the_lines_of_the_last_ones(tiny, abc, tmp_path):
+    chosen = ["calibrate", tiny.vanilla, "--no-retrain", "--threshold", "0.3"]
+    abc(*chosen, "--out", tmp_path / "all")
+    abc(*chosen, "--decoder-layers", 1, "--out", tmp_path / "one")
+    both, last = (Run.open(tmp_path / name).bias().sites for name in ("all", "one"))
+    assert len(both["cross"]) == 2 and last == {site: x[1:] for site, x in both.items()}
+    abc("heatmap", tmp_path / "one", "--format", "png", "--out", tmp_path / "figures")
+    abc("retrain", tmp_path / "one")
+    assert Run.open(tmp_path / "one").load_model().attention_layers["cross"] == 1
+    error = abc("calibrate", tiny.vanilla, "--decoder-layers", 3).error(2)
+    assert error == "--decoder-layers 3: the first model has 2"
+
+
 # Options
 
 

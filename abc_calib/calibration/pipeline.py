@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -96,7 +96,8 @@ def calibrate(
     ``AbcError`` if they all do, or if the model decodes less than ``refused_below`` of training
     samples correctly, unless ``force``.
     """
-    fit, samples, accuracy = read(model, data, options, force)
+    layers: Any = (retrained or model).attention_layers
+    fit, samples, accuracy = read(model, data, options, force, layers)
     if options.threshold is not None or len(fit.thresholds) == 1:
         threshold: Any = fit.thresholds[0] if options.threshold is None else options.threshold
         choice = Choice(fit.bias(threshold), [])
@@ -131,11 +132,16 @@ def advice(model: Model, data: Data, batch: Batch) -> str:
 
 
 def read(
-    model: Model, data: Data, options: CalibrationOptions, force: bool = False
+    model: Model,
+    data: Data,
+    options: CalibrationOptions,
+    force: bool = False,
+    layers: Mapping[Site, int] | None = None,
 ) -> tuple[Fit, int, float]:
     """A fit to a model's attention, how many samples it is right in, and the share, 0 to 1.
 
-    Raises ``AbcError`` as ``calibrate`` does.
+    ``layers``: to that of the last ones, as many of each site. Raises ``AbcError`` as ``calibrate``
+    does.
     """
     batch = data.training(UNREACHED_STEP, options.samples)
     correct, accuracy = correct_samples(model, batch)
@@ -149,7 +155,7 @@ def read(
         raise AbcError("the model decodes no training sample correctly: train longer (more steps)")
     options = resolve_defaults(options)
     longest = full_length(data, options.samples, model)
-    evidence = Evidence.of_run(model, data, correct, longest, options.attention == "raw")
+    evidence = Evidence.of_run(model, data, correct, longest, options.attention == "raw", layers)
     return fit_type(options.fit)(evidence, options), len(correct), accuracy
 
 

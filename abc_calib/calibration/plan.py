@@ -29,11 +29,11 @@ from abc_calib.version import __version__
 
 
 def retrained_shape(
-    options: Any, scheme: str = "none", widths: Mapping[str, int] | None = None
+    options: Any, scheme: str = "none", sizes: Mapping[str, int] | None = None
 ) -> Any:
-    """The model that is trained with the lines: other positions and ``widths``, no window."""
+    """The model that is trained with the lines: other positions and ``sizes``, no window."""
     changed = {
-        **(widths or {}),
+        **(sizes or {}),
         "scheme": scheme,
         "attention_window": None,
         "cyclic": None if scheme == "none" else getattr(options, "cyclic", None),
@@ -52,6 +52,16 @@ def narrow_widths(config: RunConfig, recipe: Recipe, scheme: str) -> Mapping[str
     if scheme != "none" or not 0 < width < shape.width or width % shape.heads:
         return {}
     return recipe.retrained
+
+
+def depth(config: RunConfig, decoder_layers: int | None) -> dict[str, int]:
+    """The decoder layers that were asked for; ``OptionError`` if the first model has fewer."""
+    if decoder_layers is None:
+        return {}
+    most = getattr(config.model, "decoder_layers", 0)
+    if decoder_layers > most:
+        raise OptionError("decoder_layers", decoder_layers, f"the first model has {most}")
+    return {"decoder_layers": decoder_layers}
 
 
 def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
@@ -95,7 +105,8 @@ def plan_calibration(config: RunConfig, *groups: Options, **keywords: Any) -> Ru
     preset = config.preset if config.preset in PRESETS else "default"  # of an earlier version
     recipe = recipe_of(data.task, preset, config.kind, {})
     widths = shape_options.widths or narrow_widths(config, recipe, shape_options.scheme)
-    retrained = retrained_shape(config.model, shape_options.scheme, widths)
+    sizes = {**widths, **depth(config, shape_options.decoder_layers)}
+    retrained = retrained_shape(config.model, shape_options.scheme, sizes)
     shape = model_class.resolve_defaults(retrained, data)
     kept = {name: getattr(config.train, name) for name in ("sampling", "length", "format", "seed")}
     if kept["sampling"] == "few":

@@ -103,6 +103,10 @@ class RetrainedOptions(Options):
         None, "Its feed-forward width, by default twice its width.", ge=1, le=65536
     )
 
+    decoder_layers: int | None = option(
+        None, "Its decoder layers, on the lines of the first model's last ones.", ge=1, le=64
+    )
+
     @property
     def widths(self) -> dict[str, int]:
         """Both widths, if one is given."""

@@ -23,10 +23,10 @@ class Evidence:
     """What a fit may look at: the attention of a model that is right, at training lengths.
 
     ``captured`` gives it in parts. ``parts`` of a source, and the ``length`` of the longest; how
-    many ``layers`` of each site with how many ``heads``; is it a ``stream``? Of a run also
-    ``correct``, the training samples that it decodes correctly, and ``longest``, those of one
-    shape, operands of the full training length. ``stride``: words of the source that a column of
-    the task's rule reads. ``raw``: is ``averaged`` of scores before softmax?
+    many ``layers`` of each site, the last ones, with how many ``heads``; is it a ``stream``? Of a
+    run also ``correct``, the training samples that it decodes correctly, and ``longest``, those of
+    one shape, operands of the full training length. ``stride``: words of the source that a column
+    of the task's rule reads. ``raw``: is ``averaged`` of scores before softmax?
     """
 
     captured: Callable[[], Iterator[AttentionWeights]]
@@ -44,18 +44,26 @@ class Evidence:
 
     @classmethod
     def of_run(
-        cls, model: Any, data: Data, correct: Batch, longest: Batch, raw: bool = False
+        cls,
+        model: Any,
+        data: Data,
+        correct: Batch,
+        longest: Batch,
+        raw: bool = False,
+        layers: Mapping[Site, int] | None = None,
     ) -> Evidence:
-        """What a run's model and data give."""
-        shape = model.attention_layers, model.options.heads, model.stream
-        parts, read = len(data.layout_at(1).parts), partial(capture, model, correct)
+        """What a run's model and data give; of its last ``layers``, by default of all."""
+        layers = layers or model.attention_layers
+        shape = layers, model.options.heads, model.stream
+        parts = len(data.layout_at(1).parts)
+        read = partial(capture, model, correct, layers=layers)
         stride = getattr(data.task, "stride", 1)
         return cls(read, parts, data.length, *shape, model, data, correct, longest, stride, raw)
 
     @cached_property
     def averaged(self) -> dict[Site, np.ndarray]:
         """The attention of ``longest``, averaged: for each site ``(layers, h, i, j)``."""
-        return average_attention(self.model, self.longest, self.raw)
+        return average_attention(self.model, self.longest, self.raw, self.layers)
 
     @cached_property
     def views(self) -> dict[Site, AttentionView]:
