@@ -148,6 +148,7 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
 @pytest.mark.parametrize(("right", "then"), [(99.2, "next: abc calibrate"), (98.5, "it has not")])
 def test_what_is_right_enough_to_calibrate_is_told_to(tiny, right, then):
     change_json(tiny.vanilla / "result.json", validation_accuracy=right, interpolated=False)
+    vouch(tiny.vanilla)
     assert trained(Run.open(tiny.vanilla)).remarks[-1].startswith(then)
 
 
