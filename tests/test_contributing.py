@@ -94,8 +94,8 @@ def test_a_task(abc: Callable[..., Any]):
     assert len(stages.evaluate(run, [3], samples=4)) == 1
 
 
-def test_a_position_scheme(abc: Callable[..., Any]):
-    added("A position scheme")
+def test_a_position_scheme(abc: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
     assert abc(*command("A position scheme"), *QUICK).code == 0
     model = Run.open().load_model()
     assert any(name.endswith("strength") for name in model.state_dict())
