@@ -199,7 +199,8 @@ def candidates(
 
     ``parts``: of the source, as far as distinguished: 1 where operands are alike. ``above``:
     what stands in them, but in the first one if that is coupled with rows, is above the first row:
-    in later rows its lines rest on the end of the source.
+    in later rows its lines rest on the end of the source. Where nothing is coupled with rows
+    (``own``), no line moves with them: a rule does not read by the number of the row.
     """
     near = range(-REACH, REACH + 1)
     at_self = [OWN, *(Line("diag", 0, -back) for back in range(1, REACH + 1)), Line("vert", 0, 0)]
@@ -211,14 +212,16 @@ def candidates(
     for part in range(1, parts + 1):
         step = (parts + 1 - part) * (above and part > (coupling == "first"))
         crossed += [Line("anti", part, x, part_step=step, stride=stride) for x in near]
-        crossed += [Line("vert", part, 1 + offset, beta=1) for offset in near]
-    moving = [Line("anti", 1, offset, part_step=1) for offset in near]
-    several = parts > 1 or coupling == "operands"  # the parts of a sum are alike
-    moving += [Line("vert", part, 0, part_step=1) for part in (1, 2)[: 1 + several]]
+        if coupling != "own":
+            crossed += [Line("vert", part, 1 + offset, beta=1) for offset in near]
+    if coupling != "own":
+        crossed += [Line("anti", 1, offset, part_step=1) for offset in near]
+        several = parts > 1 or coupling == "operands"  # the parts of a sum are alike
+        crossed += [Line("vert", part, 0, part_step=1) for part in (1, 2)[: 1 + several]]
     still = [Line("vert", part, offset) for part in range(1, parts + 1) for offset in near[REACH:]]
     by_site: dict[Site, list[Line]] = {
         "self": at_self,
-        "cross": [*crossed, *moving, *still, Line("vert", 0, 0)],
+        "cross": [*crossed, *still, Line("vert", 0, 0)],
     }
     return {
         site: tuple(line for line in lines if line.direction in options.dirs_at(site))
