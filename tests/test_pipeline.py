@@ -117,9 +117,9 @@ def test_no_head_rests_on_the_first_row(find, fit, values):
 def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, monkeypatch):
     seen, capture = [], evidence.capture
 
-    def watched(model, batch):
+    def watched(model, batch, **layers):
         seen.append(batch)
-        return capture(model, batch)
+        return capture(model, batch, **layers)
 
     monkeypatch.setattr(evidence, "capture", watched)
     found = calibrate(model, vanilla.data.shortened(7), options(), force=True)
