@@ -137,7 +137,7 @@ def predict(
     table = Table(
         ("step", "writes", "reads (a0: the last token of the first operand)"),
         [[n, *pair] for n, pair in enumerate(zip(prediction.output, read, strict=False), 1)],
-        title="output, in the order of writing",
+        title="output, in the order of writing; of what is read, the digits of the source",
     )
     rows = " ".join(prediction.output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
     shown = [f"rows\n{rows}"] if ROW in prediction.output else []

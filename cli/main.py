@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import re
@@ -79,6 +80,11 @@ def refused(error: Any) -> str:
     text = error.format_message().replace("Value error, ", "").removesuffix(".")
     message = " ".join(text.split())
     context = getattr(error, "ctx", None)
+    misspelt = re.search(r"^Got unexpected .*(--[a-z][\w-]*)", message)
+    if misspelt and context is not None:  # abc predict takes -3+2, so it takes all of them
+        names = [name for option in context.command.params for name in option.opts]
+        near = "".join(difflib.get_close_matches(misspelt[1], names, 1))
+        return f"no such option: {misspelt[1]}" + (f" (did you mean {near}?)" if near else "")
     if context is not None and message.startswith(("Missing ", "Got unexpected ")):
         message += f": abc {context.info_name} --help shows an example"
     return message[:1].lower() + message[1:]

@@ -189,6 +189,11 @@ def check_task(
     *files, name = names
     if len(files) > 1:
         raise UsageError(f"abc check-task {' '.join(names)}: give a file and a task's name")
+    if name.endswith(".py") and not files:
+        from tasks import TASKS
+
+        found = " or ".join(x for x in stages.load_plugin(name) if x in TASKS)
+        raise UsageError(f"abc check-task {name}: name the task in it, too: {found}")
     for file in files:
         stages.load_plugin(file)
     report = stages.check_task(name, options=options)

@@ -24,7 +24,7 @@ from tasks.rules import Rule
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:
     """What to say of a name that a registry does not hold."""
-    near = difflib.get_close_matches(name, names, 1)
+    near = difflib.get_close_matches(name, names, 1, cutoff=0.7)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return f"unknown {what} {name!r}{hint}: choose one of {', '.join(names)}"
 

@@ -34,7 +34,7 @@ class TrainOptions(Options):
     validate_every: int = option(50, "Steps between two validations.", ge=1, le=10**9)
     stop_early: bool = option(
         True,
-        "Stop when the model interpolates (see early_stop_at). A retraining on lines stops when "
+        "Stop when the model interpolates (see --early-stop-at). A retraining on lines stops when "
         "the model is right in every window.",
     )
     cooldown: int = option(

@@ -19,21 +19,38 @@ ADOPT = {"fit": "fit_lengths", "check": "check_lengths", "rule": "task"}
 
 
 def commands(run: Run) -> list[str]:
-    """Return what to type, one command a line, each on the run that the one before made."""
+    """Return what to type, one command a line, each on the run that the one before made.
+
+    A first run that is gone, or is of another version, is taken to be one by default.
+    """
     config = run.config
     try:
-        if config.stage == "vanilla":
-            before = commands(Run.open(config.parent)) if config.parent else []
-            return [*before, _first(config)]  # of the weights that it starts from
-        if config.parent is None:
-            adopted = isinstance(config.model, ForeignOptions)
-            return [_first(config), *([] if adopted else [_calibrate(config, config)])]
-        parent = Run.open(config.parent)
-        if parent.config.stage == "calibrated":
-            return [*commands(parent), "abc repair" + _plugins(config)]
-        return [*commands(parent), _calibrate(parent.config, config)]
-    except AbcError:  # the first run is gone, or is of another version
-        return [_first(config), "abc calibrate"]
+        parent = Run.open(config.parent) if config.parent else None
+    except AbcError:
+        parent = None
+    before = commands(parent) if parent else []
+    if config.stage == "vanilla":
+        return [*before, _first(config)]  # of the weights that it starts from
+    if parent is None:
+        if isinstance(config.model, ForeignOptions):
+            return [_first(config)]
+        first = usual_of(config, config.base)
+        return [_first(first), _calibrate(first, config)]
+    is_repair = parent.config.stage == "calibrated"
+    again = "abc repair" + _plugins(config) if is_repair else _calibrate(parent.config, config)
+    return [*before, again]
+
+
+def usual_of(config: RunConfig, base: int | None = None) -> RunConfig:
+    """The first training of a task by default, of the same preset, kind of model and seed."""
+    return plan_training(
+        config.task,
+        task_options=config.task_options,
+        base=base,
+        preset=config.preset,
+        model=config.kind,
+        seed=config.train.seed,
+    )
 
 
 def _first(config: RunConfig) -> str:
@@ -46,16 +63,15 @@ def _first(config: RunConfig) -> str:
         ]
         pairs = [repr(options.get(name, "")) for name in ("data", "delimiters")]
         return _in_python(f"abc.adopt({', '.join([repr(config.model.folder), *pairs, *keywords])})")
-    usual = plan_training(
-        config.task,
-        task_options=options,
-        preset=config.preset,
-        model=config.kind,
-        seed=config.train.seed,
-    )
+    usual = usual_of(config, config.base)
     choices: dict[str, Any] = {"finetune": config.parent, "base": config.base}
     choices |= {"preset": config.preset, "model": config.kind}
-    default = {"finetune": None, "base": usual.base, "preset": "default", "model": "transformer"}
+    default = {
+        "finetune": None,
+        "base": usual_of(config).base,
+        "preset": "default",
+        "model": "transformer",
+    }
     choices = {name: value for name, value in choices.items() if value != default[name]}
     choices["seed"] = config.train.seed
     if not options.keys() <= TASK_FLAGS.keys():  # those of a plugin's task are for Python alone
@@ -92,7 +108,8 @@ def _calibrate(first: RunConfig, config: RunConfig) -> str:
         usual = plan_calibration(first, scheme=scheme)
         parts += [f"--scheme {shlex.quote(scheme)}"] if scheme != "none" else []
         parts += _other_flags(usual.model, config.model)
-    parts += _other_flags(CalibrationOptions(), config.calibration or CalibrationOptions())
+    finding = CalibrationOptions()
+    parts += _other_flags(usual.calibration or finding, config.calibration or finding)
     return " ".join([*parts, *_other_flags(usual.train, config.train)]) + _plugins(config)
 
 
