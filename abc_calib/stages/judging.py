@@ -87,6 +87,8 @@ def evaluate(
     ``keywords``: ``EvaluateOptions``.
     """
     chosen = options or build(EvaluateOptions, lengths=lengths, **keywords)
+    if chosen.lengths and "max_len" in chosen.model_fields_set:
+        raise OptionError("max_len", chosen.max_len, "lengths are given; leave one out")
     loaded = Run.open(run)
     path, data = loaded.path / "eval.csv", loaded.data
     read_rows(path)  # refused before anything is measured
