@@ -94,7 +94,11 @@ def test_the_guide_does_what_it_says(abc, monkeypatch, untrained):
     monkeypatch.setattr(trial, "STEPS", 1)
     written(GUIDE)
     (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    train, *rest, twice = [shlex.split(line)[1:] for line in block.splitlines()]
+    check, train, *rest, twice = [
+        shlex.split(line, comments=True)[1:] for line in block.splitlines()
+    ]
+    assert abc(*check).code == 0
+    forget()
     assert abc(*train, "--base", 2, "--digits", 2).code == 0
     for line in rest:
         forget()
