@@ -48,6 +48,7 @@ HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 BOTH = ("pdf", "png")
 LENGTHS = (6, 10, 20, 50, 100, 1000)
+NAMES = {"multiplication": "number times one digit"}
 COLOURS = {"first": PALETTE[1], "second": PALETTE[0]}
 """Of the line through each number."""
 
@@ -85,9 +86,10 @@ def pipeline(rows: pd.DataFrame, task: str) -> Figure:
             list(zip(one.length, one.accuracy, strict=True)) for _, one in part.groupby("seed")
         ]
     seeds = rows.seed.nunique()
+    name = NAMES.get(task, task)
     return accuracy_curve(
         series,
-        title=f"{task}: {f'medians and {seeds} seeds' if seeds > 1 else 'one seed'}",
+        title=f"{name}: {f'medians of {seeds} seeds' if seeds > 1 else 'one seed'}",
         train_length=get_task(task).train_length,
         single=single,
         top=[name for name in series if name.startswith("after")],
@@ -112,7 +114,7 @@ def headline(rows: pd.DataFrame) -> Figure:
         axes.plot(worst.index, worst, color=colour, marker=marker, **style)
         axes.text(x, y, text, color=colour, fontsize=12, ha="center", va=side)
     axes.set_xscale("log")
-    ticks = [1, 6, 10, 20, 50, 100, 500, 1000]
+    ticks = [1, *LENGTHS]
     axes.set_xticks(ticks, [f"{x:,}" for x in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlim=(1, 1000), ylim=(-3, 103), yticks=[0, 25, 50, 75, 100])
