@@ -185,13 +185,14 @@ def locked(folder: Path, refusal: str = "") -> Iterator[None]:
         os.close(number)
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder, if it is not there; ``AbcError`` if that is not possible."""
+def make_folder(path: Path, to_write: Path | None = None) -> None:
+    """Make a folder (``to_write``'s), if it is not there; ``AbcError`` if that is not possible."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        purpose = f"cannot write {to_write}: " if to_write else ""
         raise AbcError(
-            f"cannot make the folder {path} ({error.strerror}): choose another one"
+            f"{purpose}cannot make the folder {path} ({error.strerror}): choose another one"
         ) from None
 
 

@@ -76,7 +76,7 @@ def sweep(
         keys = [job.key for job in picked]
         table = Table(("job",), [[key] for key in keys])
         return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
-    make_folder(path.parent)
+    make_folder(path.parent, path)
     with jobs_progress() as on_change:
         options = work.model_dump()
         outcomes = sweeps.run_jobs(all_jobs, root, device=device, on_change=on_change, **options)

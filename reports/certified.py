@@ -7,10 +7,11 @@
 
 ``arithmetic`` adds to from_nothing.csv, for each task and base, ``rules`` to rules.csv, for each
 family of rules, ``recipe`` to recipe.csv, for each task with a rule, made by the three commands
-with no option but which task it is. Rows that are there are not made again, and what was
-interrupted goes on from FOLDER, but for ``recipe``. ``--only``: rows with all of these words.
-Processes of different rows may run at the same time. Then come the pages: from_nothing.md,
-recipe.md, rules.md and machines.md, whose text is in ``*_page.txt``. Each row is made in a process
+with no option but which task it is, and for small adders with those of ``SMALL``. Rows that are
+there are not made again, and what was interrupted goes on from FOLDER, but for ``recipe``.
+``--only``: rows with all of these words. Processes of different rows may run at the same time. Then
+come the pages: from_nothing.md, recipe.md, rules.md and machines.md, whose text is in
+``*_page.txt``. Each row is made in a process
 of one thread. Seconds are processor time, ``wall`` is the clock's.
 """
 
@@ -66,7 +67,14 @@ RECIPE: dict[str, tuple[str, dict[str, Any]]] = {
     "product, base 2": ("long_multiplication", {"base": 2}),
     "product": ("long_multiplication", {}),
     "sum": ("sum", {}),
+    **{f"addition, small, {wide} wide": ("addition", {"model": "decoder"}) for wide in (8, 20)},
 }
+SMALL: dict[str, dict[str, Any]] = {
+    f"addition, small, {wide} wide": {"threshold": 0.3, "decoder_layers": 1, "width": 8}
+    | {"feedforward": wide, "steps": 12_000}
+    for wide in (8, 20)
+}
+"""Options of the calibration of some: ``wide`` is the feed-forward width."""
 FAR: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(("duplicate", "odds_first"), (1000, 1000, 10_000)),
     "tape, Rule 110": (100, 1000, 1000),
@@ -199,7 +207,7 @@ def of_recipe(folder: Path, task: str, seed: int) -> dict[str, Any]:
     try:
         run = abc.train(name, seed=seed, out=f"{stem}-first", progress=False, **options)
         row["first"], before = round(time.process_time() - before), time.process_time()
-        run = abc.calibrate(run, out=f"{stem}-calibrated", progress=False)
+        run = abc.calibrate(run, out=f"{stem}-calibrated", progress=False, **SMALL.get(task, {}))
         row["calibrate"], before = round(time.process_time() - before), time.process_time()
         row["parameters"] = sum(weight.numel() for weight in run.load_model().parameters())
         made = abc.certify(run)

@@ -131,7 +131,7 @@ def save_figures(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Pat
 
     Drawn again from the same data, a file has the same bytes.
     """
-    make_folder(stem.parent)
+    make_folder(stem.parent, stem)
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # it remarks on dates in cmr10
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
     for path, kind in zip(paths, formats, strict=True):

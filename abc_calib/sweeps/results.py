@@ -95,5 +95,5 @@ def check_writable(path: Path) -> None:
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write ``table`` as CSV."""
-    make_folder(path.parent)
+    make_folder(path.parent, path)
     write_text(path, table.to_csv(index=False))

@@ -44,7 +44,7 @@ def write_page(
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise UsageError(f"a page of {len(runs)} runs: name 1 to {MOST_RUNS}")
-    make_folder(path.parent)
+    make_folder(path.parent, path)
     labels = names([run.path for run in runs])
     parts: list[dict[str, Any]] = []
     for run, name in zip(runs, labels, strict=True):
