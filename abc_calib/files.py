@@ -22,7 +22,7 @@ except ImportError:  # not on Windows: there, leave a run to one process at a ti
     fcntl = None  # type: ignore[assignment]
 
 MARK = ".abc-"
-"""In the name of a temporary folder, before the number of its process."""
+"""In the name of a temporary folder."""
 MOST_TEXT = 2**26
 """Bytes of the largest text file of a run that is read."""
 MOST_TENSORS = 2**34
@@ -87,8 +87,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any], replace: bool = T
         raise AbcError(f"{path} is neither a file nor a folder: name another one")
     temporary = None
     try:
-        prefix = f".{path.name}{MARK}{os.getpid()}-"
-        temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}{MARK}", dir=path.parent))
         with _held(temporary):
             new = temporary / path.name
             write(new)
@@ -97,8 +96,8 @@ def write_atomically(path: Path, write: Callable[[Path], Any], replace: bool = T
             for file in [new, *new.rglob("*")]:
                 if file.is_file():  # safetensors makes them private to their owner
                     file.chmod(mode)
-            if new.is_dir() and path.exists():  # a folder is not put onto another on Windows
-                path.rename(temporary / "old") if replace else path.rmdir()
+            if new.is_dir() and path.exists() and replace:
+                path.rename(temporary / "old")
             os.replace(new, path)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -121,30 +120,15 @@ def _clear(temporary: Path, path: Path) -> None:
 def tidy(folder: Path) -> None:
     """Put away what processes that were killed left half-written in ``folder``.
 
-    Nothing of a process that may be alive: on this machine its number tells, on others that share
-    the disk its lock.
+    Nothing of a process that is alive, here or on another machine: it holds a lock.
     """
+    if fcntl is None:
+        return
     with suppress(OSError):
-        for path in folder.glob(f".*{MARK}*-*"):
-            name, _, rest = path.name.removeprefix(".").rpartition(MARK)
-            number = rest.partition("-")[0]
-            if not name or not number.isdecimal() or not path.is_dir() or _alive(int(number)):
-                continue
-            with suppress(BlockingIOError), _held(path):
-                _clear(path, folder / name)
-
-
-def _alive(process: int) -> bool:
-    """Is there a process of that number here?"""
-    if process == os.getpid() or os.name != "posix":
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
+        for path in folder.glob(f".?*{MARK}*"):
+            if path.is_dir() and any(path.iterdir()):  # an empty one is about to be locked
+                with suppress(BlockingIOError), _held(path):
+                    _clear(path, folder / path.name[1:].rpartition(MARK)[0])
 
 
 @contextmanager

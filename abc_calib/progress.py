@@ -92,17 +92,6 @@ def _drawn(title: str, unit: str, ends_early: bool) -> Iterator[Update]:
 
 
 @contextmanager
-def busy(title: str, show: bool | None) -> Iterator[None]:
-    """Show that something without steps is being done, in a terminal; nothing elsewhere."""
-    show = _shown.get() if show is None else show
-    if show is False or not err.is_terminal:
-        yield
-        return
-    with err.status(Text(visible(title))):
-        yield
-
-
-@contextmanager
 def training(
     title: str, show: bool | None, ends_early: bool = True
 ) -> Iterator[Callable[[Any], None]]:

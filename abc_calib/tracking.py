@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from abc_calib.errors import AbcError, OptionError
-from abc_calib.text import as_markdown
 
-if TYPE_CHECKING:
-    import numpy as np
-
-Known = Literal["tensorboard"]
 Row = Mapping[str, Any]
+Follow = Callable[[Sequence[Row]], None]
+"""Takes a history as it is now, and sends the rows that were not sent yet."""
 
 
 @runtime_checkable
@@ -37,17 +35,11 @@ class Tracker(Protocol):
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """The numbers of a row of ``history.jsonl``, with the names that they have there."""
 
-    def table(self, name: str, rows: Sequence[Row]) -> None:
-        """Rows with the same keys, such as the lines that were found."""
-
-    def image(self, name: str, pixels: np.ndarray) -> None:
-        """A heatmap: RGB ``(height, width, 3)``, ``uint8``."""
-
     def close(self) -> None:
         """Nothing more comes of this run."""
 
 
-Track = Known | Tracker | None
+Track = Literal["tensorboard"] | Tracker | None
 """A tracker, the name of the one that is known, or none."""
 
 
@@ -59,27 +51,22 @@ class TensorBoard:
 
     def start(self, name: str, folder: Path, config: Row) -> None:
         # a run that goes on is written anew: rows of before are taken back
-        self.to = self.module.SummaryWriter(str(folder / "tensorboard"), purge_step=0)
+        try:
+            self.to = self.module.SummaryWriter(str(folder / "tensorboard"), purge_step=0)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise AbcError(
+                f"the tracker did not start ({reason}); nothing is trained yet. "
+                f"Go on with: abc train --resume {shlex.quote(str(folder))}"
+            ) from None
         self.to.add_text("config", f"```json\n{json.dumps(config, indent=1)}\n```", 0)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self.to.add_scalar(name, value, step)
 
-    def table(self, name: str, rows: Sequence[Row]) -> None:
-        columns = list(rows[0]) if rows else []
-        self.to.add_text(name, as_markdown(columns, [[*row.values()] for row in rows]), 0)
-
-    def image(self, name: str, pixels: np.ndarray) -> None:
-        self.to.add_image(name, pixels, 0, dataformats="HWC")
-
     def close(self) -> None:
         self.to.close()
-
-
-def not_installed(name: str) -> str:
-    """What to do about a known tracker that is not installed; empty if it is."""
-    return "" if find_spec(name) else f'it is not installed; pip install "abc-calib[{name}]"'
 
 
 def tracker_of(track: Track) -> Tracker | None:
@@ -87,28 +74,31 @@ def tracker_of(track: Track) -> Tracker | None:
     if track is None or (isinstance(track, Tracker) and not isinstance(track, type)):
         return track
     if track != "tensorboard":
-        methods = ", ".join(name for name in vars(Tracker) if not name.startswith("_"))
-        rule = f"choose tensorboard, or give an object with the methods {methods}"
+        rule = "choose tensorboard, or give an object with the methods start, scalars, close"
         raise OptionError("track", track, rule)
-    if why := not_installed(track):
-        raise OptionError("track", track, why)
-    try:
-        return TensorBoard(import_module("torch.utils.tensorboard"))
-    except ImportError as error:
-        raise OptionError("track", track, f"it cannot be imported ({error})") from None
+    if not find_spec(track):
+        rule = f'it is not installed; pip install "abc-calib[{track}]"'
+        raise OptionError("track", track, rule)
+    return TensorBoard(import_module("torch.utils.tensorboard"))
 
 
-def started(tracker: Tracker, name: str, folder: Path, config: Row) -> None:
-    """Start a tracker; ``AbcError`` where one that is installed does not start."""
+@contextmanager
+def tracked(track: Track, folder: Path, config: Row) -> Iterator[Follow]:
+    """Follow the training of the run in a folder; ``config``: what its ``config.json`` holds."""
+    tracker, sent = tracker_of(track), 0
+    if tracker is None:
+        yield lambda history: None
+        return
+
+    def follow(history: Sequence[Row]) -> None:
+        nonlocal sent
+        for row in islice(history, sent, None):
+            numbers = {n: x for n, x in row.items() if n != "step" and isinstance(x, int | float)}
+            tracker.scalars(row["step"], numbers)
+        sent = len(history)
+
+    tracker.start(folder.name, folder, config)
     try:
-        tracker.start(name, folder, config)
-    except Exception as error:
-        if isinstance(tracker, TensorBoard):
-            with suppress(Exception):
-                tracker.close()
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise AbcError(
-                f"the tracker did not start ({reason}); nothing is trained yet. "
-                f"Go on with: abc train --resume {shlex.quote(str(folder))}"
-            ) from None
-        raise
+        yield follow
+    finally:
+        tracker.close()

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import abc_calib as abc
 from abc_calib.config import AdoptOptions, CertifyOptions, RecipeOptions, TaskOptions
 from abc_calib.errors import UsageError
 from abc_calib.progress import bar
 from abc_calib.text import grouped
-from cli.calibrate import adopted
-from cli.command import Out, RunArgument, TaskArgument, Track, command
+from cli.command import Out, RunArgument, Seed, TaskArgument, Track, command
 from cli.console import Result, say, typed
-
-if TYPE_CHECKING:
-    from abc_calib.proof.certificate import Certificate
-    from abc_calib.runs import Run
+from cli.train import adopted
 
 
 @command()
@@ -33,12 +30,10 @@ def certify(
     Examples: **abc certify** · **abc certify RUN --minutes 60** · **abc certify --hf FOLDER
     --data pairs.jsonl --delimiters "+,="**
     """
-    from abc_calib import stages
-
     if out is not None and foreign.hf is None:
         raise UsageError(f"--out {typed(out)}: it names the run that --hf makes; leave it out")
-    opened_run = stages.opened(adopted(run, foreign, lined=True, out=out))
-    return verdict(opened_run, stages.certify(opened_run, options=options))
+    opened_run = abc.Run.open(adopted(run, foreign, lined=True, out=out))
+    return verdict(opened_run, abc.certify(opened_run, options=options))
 
 
 @command()
@@ -49,8 +44,6 @@ def verify(options: CertifyOptions, run: RunArgument = None) -> Result:
 
     Example: **abc verify RUN**
     """
-    from abc_calib import stages
-
     certified_run = certified_first(run, options)
     with bar("certifying again", None, "%") as update:
 
@@ -58,19 +51,18 @@ def verify(options: CertifyOptions, run: RunArgument = None) -> Result:
             last = "then by dense attention" if done == total else f"of {total}"
             update(100 * done // total, 100, last)
 
-        again = stages.verify(certified_run, minutes=options.minutes, on_windows=on_windows)
+        again = abc.verify(certified_run, minutes=options.minutes, on_windows=on_windows)
     return verdict(certified_run, again)
 
 
-def certified_first(name: str | None, options: CertifyOptions) -> Run:
+def certified_first(name: str | None, options: CertifyOptions) -> abc.Run:
     """Return the run, which has a certificate: one is made where there is none."""
-    from abc_calib import stages
     from abc_calib.proof.certificate import FILE
 
-    opened_run = stages.opened(name)
+    opened_run = abc.Run.open(name)
     if not os.path.lexists(opened_run.path / FILE):
         say("there is no certificate yet: certifying first")
-        stages.certify(opened_run, options=options)
+        abc.certify(opened_run, options=options)
     return opened_run
 
 
@@ -80,16 +72,13 @@ def repair(options: CertifyOptions, run: RunArgument = None, out: Out = None) ->
 
     Example: **abc repair RUN --out FOLDER**
     """
-    from abc_calib import stages
-    from abc_calib.proof.certificate import Certificate
-
-    repaired = stages.repair(
-        stages.opened(run),
+    repaired = abc.repair(
+        abc.Run.open(run),
         minutes=options.minutes,
         out=out,
         on_round=lambda certificate: say(f"{certificate.outcome}: {grouped(certificate.reason)}"),
     )
-    return verdict(repaired, Certificate.load(repaired))
+    return verdict(repaired, abc.Certificate.load(repaired))
 
 
 @command(TaskOptions, RecipeOptions)
@@ -97,7 +86,7 @@ def prove(
     options: CertifyOptions,
     task: TaskArgument,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, in order.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The first seed.")] = 0,
+    seed: Seed = 0,
     out: Out = None,
     track: Track = None,
     **keywords: Any,
@@ -109,13 +98,12 @@ def prove(
     Examples: **abc prove addition --seeds 3** · **abc prove addition --seed 11 --base 16** ·
     **abc prove parity --model decoder**
     """
-    from abc_calib import stages
     from abc_calib.reporting.page.commands import commands
 
     work: Any = {"folder": out, "minutes": options.minutes, "track": track, **keywords}
     verdicts = []
     for number in range(seed, seed + seeds):
-        run, certificate = stages.certified(task, number, **work)
+        run, certificate = abc.certified(task, number, **work)
         verdicts.append(verdict(run, certificate))
         say(f"seed {number}: {certificate.outcome}, as by {'; '.join(commands(run))}; abc certify")
     return Result(
@@ -125,7 +113,7 @@ def prove(
     )
 
 
-def verdict(run: Run, certificate: Certificate) -> Result:
+def verdict(run: abc.Run, certificate: abc.Certificate) -> Result:
     """Report what was decided about a run, and where the page is."""
     shown = [f"{certificate.outcome}: {grouped(certificate.reason)}"]
     for case in certificate.counterexamples[:3]:

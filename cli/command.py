@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,8 +24,25 @@ from abc_calib.errors import Interrupted, UsageError
 from abc_calib.progress import showing
 from abc_calib.stopping import like_interrupts
 from cli import console
-from cli.completion import run_names, task_names
 from cli.console import typed
+
+
+def run_names(incomplete: str) -> list[str]:
+    """Return the runs under the root whose names begin so, the newest first, for the Tab key."""
+    from abc_calib.files import runs_root
+    from abc_calib.runs import folders
+
+    start = str(Path(incomplete)) if incomplete else ""
+    names = [os.path.relpath(path, runs_root()) for path in reversed(folders.by_age())]
+    return [name for name in names if name.startswith(start)][:200]
+
+
+def task_names(incomplete: str) -> list[str]:
+    """Return the tasks whose names begin so."""
+    from tasks import TASKS
+
+    return [name for name in TASKS if name.startswith(incomplete)]
+
 
 RunArgument = Annotated[
     str | None,
@@ -37,9 +55,6 @@ TaskArgument = Annotated[
     str, typer.Argument(help="The task: see abc tasks.", autocompletion=task_names)
 ]
 Figures = Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")]
-Jobs = Annotated[
-    Path | None, typer.Option(help="Where the jobs' folders lie; by default runs/jobs.")
-]
 Out = Annotated[Path | None, typer.Option(help="The folder to make, instead of one in runs/.")]
 Device = Annotated[
     Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where the model is computed.")
@@ -48,12 +63,8 @@ Track = Annotated[
     Literal["tensorboard"] | None,
     typer.Option(help="Also send the rows of history.jsonl to this tracker."),
 ]
-Plugins = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A file of Python with tasks or schemes of your own; may be given several times.",
-        metavar="<FILE.py>",
-    ),
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**63 - 1, help="Seed of the weights, data and split; the first.")
 ]
 FORMS = {
     "json": "The result as JSON on stdout.",
@@ -80,15 +91,16 @@ def command(
     def decorated(function: Callable[..., console.Result]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
         kinds = {n: h for n, h in hints.items() if isinstance(h, type) and issubclass(h, Options)}
-        fields = parameters_of((*kinds.values(), *groups), defaults or {})
+        fields = options_of((*kinds.values(), *groups), defaults or {})
         forms = list(FORMS) if tables else ["json"]
 
         @functools.wraps(function)
         def wrapped(plugin: list[str] | None, quiet: bool, **values: Any) -> None:
-            form = one_form([name for name in forms if values.pop(name)])
-            texts = {name: text for name in fields if (text := values.pop(name)) is not None}
+            form = alone({f"--{name}": name for name in forms if values.pop(name)})
             if "run_" in values:
-                values["run"] = one_run(values["run"], values.pop("run_"))
+                named = {"RUN": values.pop("run"), "--run": values.pop("run_")}
+                values["run"] = alone({k: v for k, v in named.items() if v})
+            texts = {name: text for name in fields if (text := values.pop(name)) is not None}
             number = values.pop("threads", None) or threads
             with showing(not quiet), interrupted(), warnings.catch_warnings():
                 warnings.showwarning = functools.partial(console.show_warning, warnings.showwarning)
@@ -99,16 +111,22 @@ def command(
                 for name, kind in kinds.items():
                     chosen = {n: texts.pop(n) for n in kind.model_fields if n in texts}
                     values[name] = build(kind, **chosen)
-                console.render(function(**values, **texts), form)
+                console.render(function(**values, **texts), form or "")
 
-        parameters = [
-            p.replace(kind=p.KEYWORD_ONLY, annotation=hints[p.name])
+        parameters = {
+            p.name: (hints[p.name], p.default)
             for p in inspect.signature(function).parameters.values()
             if p.name not in kinds and p.kind is not p.VAR_KEYWORD
+        }
+        parameters |= {name: (hint, None) for name, hint in fields.items()}
+        parameters |= common(parameters, threads, forms)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        signature = [
+            inspect.Parameter(name, kind, default=default, annotation=hint)
+            for name, (hint, default) in parameters.items()
         ]
-        parameters += [*fields.values(), *common(parameters, threads, forms)]
-        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+        wrapped.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {name: hint for name, (hint, _) in parameters.items()}
         wrapped.groups = (*kinds.values(), *groups)  # type: ignore[attr-defined]
         return wrapped
 
@@ -125,29 +143,21 @@ def interrupted() -> Iterator[None]:
         raise Interrupted("stopped") from None
 
 
-def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """Return a parameter of a command."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-def parameters_of(
-    groups: tuple[type[Options], ...], defaults: Mapping[str, Any]
-) -> dict[str, inspect.Parameter]:
-    """Return the fields of all groups as options; one that several have is one, with each default.
+def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type of an option for each field; one that several groups have is one.
 
     A switch is a ``bool``; any other value stays a text, which its group reads.
     """
-    parameters = {}
+    hints = {}
     for name in dict.fromkeys(name for group in groups for name in group.model_fields):
         having = [group for group in groups if name in group.model_fields]
         field, values = having[0].model_fields[name], values_of(having[0].model_fields[name])
         panel, is_switch = panel_of(field), values == "bool"
         usual = {group.model_fields[name].default: group.group_title for group in having}
         first, *others = [defaults[name]] if name in defaults else usual
-        default = as_typed(first) + "".join(f", {usual[x]}: {as_typed(x)}" for x in others)
         text = field.description or ""
         if not (first is None or first is False or "default" in text):
+            default = as_typed(first) + "".join(f", {usual[x]}: {as_typed(x)}" for x in others)
             text = f"{text.removesuffix('.')}; by default {default}."
         negative = f"/--no-{flag_of(name)[2:]}" if first is True else ""
         option = typer.Option(
@@ -159,41 +169,34 @@ def parameters_of(
             show_default=False,
         )
         kind: Any = (bool if is_switch else str) | None
-        parameters[name] = parameter(name, Annotated[kind, option])
-    return parameters
+        hints[name] = Annotated[kind, option]
+    return hints
 
 
-def common(
-    own: list[inspect.Parameter], threads: int | None, forms: list[str]
-) -> list[inspect.Parameter]:
-    """Return the options that every command has, and ``--run`` of one with a run as argument."""
-    parameters = [parameter("plugin", Plugins)]
-    for p in own:
-        if p.name == "run" and isinstance(get_args(p.annotation)[1], type(typer.Argument())):
-            option = typer.Option("--run", hidden=True, autocompletion=run_names)
-            parameters.append(parameter("run_", Annotated[get_args(p.annotation)[0], option]))
+def common(own: Mapping[str, Any], threads: int | None, forms: list[str]) -> dict[str, Any]:
+    """Return types and defaults of what every command has, and of ``--run`` next to an argument."""
+    help = "A file of Python with tasks or schemes of your own; may be given several times."
+    files = typer.Option(help=help, metavar="<FILE.py>")
+    more: dict[str, Any] = {"plugin": (Annotated[list[str] | None, files], None)}
+    if "run" in own and isinstance(get_args(own["run"][0])[1], type(typer.Argument())):
+        option = typer.Option("--run", hidden=True, autocompletion=run_names)
+        more["run_"] = Annotated[get_args(own["run"][0])[0], option], None
     if threads is not None:
         number = "one" if threads else "as many as are free"
         help = f"Threads that torch may use; by default {number}."
-        option = typer.Option(min=1, max=256, help=help)
-        parameters.append(parameter("threads", Annotated[int | None, option]))
+        more["threads"] = Annotated[int | None, typer.Option(min=1, max=256, help=help)], None
     option = typer.Option("--quiet", "-q", help="No progress and no remarks.")
-    parameters.append(parameter("quiet", Annotated[bool, option], False))
-    for name in forms:
-        option = typer.Option(f"--{name}", help=FORMS[name])
-        parameters.append(parameter(name, Annotated[bool, option], False))
-    return parameters
+    more["quiet"] = Annotated[bool, option], False
+    return more | {
+        name: (Annotated[bool, typer.Option(f"--{name}", help=FORMS[name])], False)
+        for name in forms
+    }
 
 
-def one_run(argument: Any, option: Any) -> Any:
-    """Return the run that was named, as an argument or behind ``--run``."""
-    if argument and option:
-        raise UsageError(f"--run {typed(option)}: a run is named already; leave one out")
-    return option or argument
-
-
-def one_form(names: list[str]) -> str:
-    """Return the form in which the result is printed; ``""`` is for people."""
-    if len(names) > 1:
-        raise UsageError(f"--{names[0]} and --{names[1]}: leave one out")
-    return names[0] if names else ""
+def alone(named: Mapping[str, Any]) -> Any:
+    """Return the only value of what was named; ``UsageError`` for two."""
+    if "RUN" in named and len(named) > 1:
+        raise UsageError(f"--run {typed(named['--run'])}: a run is named already; leave one out")
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join([*named][:2])}: leave one out")
+    return next(iter(named.values()), None)

@@ -78,10 +78,7 @@ def show(part: str | Table, console: Console | None = None) -> None:
         if console.is_terminal:
             whole: Any = {"break_long_words": False, "break_on_hyphens": False}
             line = textwrap.fill(line, console.width, **whole)
-        text = Text(line)
-        if line.startswith("error:"):
-            text.stylize("bold red", 0, len("error:"))
-        console.print(text, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
 
 
 def show_table(table: Table, console: Console) -> None:
@@ -130,6 +127,8 @@ def prepare() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (open to the end)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if len(os.environ.get("COLUMNS", "")) > 6:  # no terminal is so wide
+        del os.environ["COLUMNS"]
     for console in (out, err):
         if not console.is_terminal:
             console.width = WIDEST

@@ -7,42 +7,47 @@ from typing import Annotated, Any
 
 import typer
 
+import abc_calib as abc
 from abc_calib.config import StressOptions, build
+from abc_calib.errors import AbcError
 from abc_calib.progress import training
 from abc_calib.text import grouped
-from cli.calibrate import compared, say_lines
-from cli.command import Device, TaskArgument, command
+from cli.command import Device, Seed, TaskArgument, command
 from cli.console import Result, say
+from cli.train import compared, say_lines
+
+LENGTHS = (6, 10, 15, 20, 50, 100, 200, 500, 1000)
+LONG, SETS = 50, ("random", "carry")
+SAMPLES: dict[str, tuple[int | None, int]] = {"vanilla": (1000, 100), "calibrated": (None, 1000)}
+"""Per length, up to ``LONG`` digits and beyond; None: as ``abc eval``. Without lines every sample
+runs through all layers."""
+Base = Annotated[int | None, typer.Option(min=2, max=36, help="Base of the digits, 2 to 36.")]
+Lengths = Annotated[str | None, typer.Option(help="Lengths to evaluate, as in 6,50,1000.")]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=10**7, help="Per length; by default 10,000 up to 50 digits, then 1,000."
+    ),
+]
 
 
 @command()
 def demo(
     task: TaskArgument = "addition",
-    base: Annotated[
-        int | None, typer.Option(min=2, max=36, help="Base of the digits, 2 to 36.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Seed of the weights, data and split.")
-    ] = 0,
-    lengths: Annotated[
-        str | None, typer.Option(help="Lengths to evaluate, as in 6,50,1000.")
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=10**7, help="Per length; by default 10,000 up to 50 digits, then 1,000."
-        ),
-    ] = None,
+    base: Base = None,
+    seed: Seed = 0,
+    lengths: Lengths = None,
+    samples: Samples = None,
     device: Device = "auto",
 ) -> Result:
     """Train on 6 digits, calibrate, retrain, evaluate to 1,000 digits and report, in minutes.
 
     Example: **abc demo multiplication --seed 1**
     """
-    from abc_calib import stages
     from abc_calib.plugins import make_task
+    from abc_calib.reporting.page import write_page
     from abc_calib.reporting.tables import accuracy_table
-    from abc_calib.reproduction import demo as job
+    from abc_calib.runs.run import STAGES
 
     chosen = build(StressOptions, lengths=lengths).lengths
     rule = make_task(task, base=base)
@@ -51,34 +56,54 @@ def demo(
     started = time.perf_counter()
     work: Any = {"device": device, "progress": False}
     with training("1/5 training", None) as on_step:
-        vanilla = stages.train(task, base=base, seed=seed, on_step=on_step, **work)
+        vanilla = abc.train(task, base=base, seed=seed, on_step=on_step, **work)
     with training("2/5 retraining", None) as on_step:
-        calibrated = stages.calibrate(
-            vanilla,
-            on_step=on_step,
-            on_check=lambda check: say(check.text),
-            on_lines=lambda _, calibration: say_lines(calibration),
-            **work,
-        )
+        work |= {"on_step": on_step, "on_lines": lambda _, calibration: say_lines(calibration)}
+        calibrated = abc.calibrate(vanilla, on_check=lambda check: say(check.text), **work)
     say("3/5 evaluating both models")
-    runs = {"vanilla": vanilla, "calibrated": calibrated}
-    sizes = chosen or job.demo_lengths(vanilla.config.train.length)
-    series = job.compare(runs, sizes, samples, device)
-    title = f"{calibrated}: {task}, trained on at most {vanilla.config.train.length} digits"
+    first = vanilla.config.train.length
+    sizes = chosen or (first, *(length for length in LENGTHS if length > first))
+    series = {f"{stage}, {kind}": list[Any]() for stage in SAMPLES for kind in SETS}
+    for run in (vanilla, calibrated):
+        for row in compare(run, sizes, samples, device):
+            series[f"{run.config.stage}, {row.set}"].append(row)
     say("4/5 certifying: is the calibrated model right at every length?")
-    certificate = stages.certify(calibrated)
-    say("5/5 figures, an example and the page")
-    problem, answer, right = example = job.worked_example(calibrated, device)
-    folder = job.write_report(calibrated, series, example)
-    page = str(folder / job.PAGE)
+    certificate = abc.certify(calibrated)
+    say("5/5 an example and the page")
+    page = str(write_page([calibrated, vanilla], calibrated.path / "report.html", f"{task}: demo"))
+    shown = {f"{STAGES[n.split(', ')[0]]}, {n.split(', ')[1]}": rows for n, rows in series.items()}
+    title = f"{calibrated}: {task}, trained on at most {first} digits"
+    records = [{"series": name, **row.as_dict()} for name, rows in series.items() for row in rows]
     return Result(
-        {"run": str(calibrated), "task": task, "rows": job.as_rows(series), "page": page},
+        {"run": str(calibrated), "task": task, "rows": records, "page": page},
         [
-            accuracy_table(job.shown(series), title=title, intervals=False),
-            f"{problem}\n= {answer} ({'right' if right else 'WRONG'})",
+            accuracy_table(shown, title=title, intervals=False),
+            worked_example(calibrated, device),
             f"{certificate.outcome}: {grouped(certificate.reason)}",
-            f"table, curve and heatmaps: {folder}",
             f"the page, with the model in it: {page}",
         ],
         [*compared(calibrated), f"{(time.perf_counter() - started) / 60:.1f} minutes in all"],
     )
+
+
+def compare(run: abc.Run, sizes: tuple[int, ...], samples: int | None, device: str) -> list[Any]:
+    """Evaluate a run at every length, on random inputs and on carry chains."""
+    rows: list[Any] = []
+    for count, is_far in zip(SAMPLES[run.config.stage], (False, True), strict=True):
+        if some := [size for size in sizes if (size > LONG) == is_far]:
+            how: Any = {"sets": SETS, "device": device, "on_row": rows.append}
+            abc.evaluate(run, some, samples=samples or count, **how)
+    return rows
+
+
+def worked_example(run: abc.Run, device: str = "auto") -> str:
+    """Return a random problem of 40 digits, and what the model writes token by token."""
+    from numpy.random import default_rng
+
+    problems = run.task.sample(default_rng(40), 1, 40, "balanced", exact=True)
+    problem = run.task.write(problems, 0)
+    try:
+        prediction = abc.predict(run, problem, device=device)
+    except AbcError:  # it wrote no end
+        return f"{problem}\n= no number (WRONG)"
+    return f"{problem}\n= {prediction.answer} ({'right' if prediction.correct else 'WRONG'})"

@@ -1,60 +1,48 @@
-"""``abc eval``, ``abc stress`` and ``abc predict``."""
+"""``abc eval``, ``abc stress``, ``abc predict``, ``abc inspect`` and ``abc diagnose``."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from itertools import islice, zip_longest
 from typing import Annotated, Any
 
 import typer
 
-from abc_calib.config import EvaluateOptions, StressOptions
-from abc_calib.text import Table, counted
-from cli.command import Device, RunArgument, command
-from cli.completion import run_names
+import abc_calib as abc
+from abc_calib.config import DrawOptions, EvaluateOptions, StressOptions
+from abc_calib.text import Table
+from cli.command import Device, Figures, RunArgument, command, run_names
 from cli.console import Result
 
 
 @command(threads=0, tables=True)
-def evaluate(
-    options: EvaluateOptions,
-    run: RunArgument = None,
-    intervals: Annotated[
-        bool, typer.Option("--intervals", help="With --latex and --csv: the 95 % intervals, too.")
-    ] = False,
-    device: Device = "auto",
-) -> Result:
+def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device = "auto") -> Result:
     """Exact match of whole outputs at each length, with 95 % intervals.
 
     Examples: **abc eval --max-len 50 --json** · **abc eval --lengths 100,1000 --samples 1000
     --stress hard** · **abc eval --stress carry**
     """
-    from abc_calib import stages
-    from abc_calib.evaluation import Row, SequenceRow
+    from abc_calib.evaluation import SequenceRow
     from abc_calib.reporting.tables import accuracy_table, token_table
-    from abc_calib.runs import Run
-    from abc_calib.runs.rows import kept_rows
     from abc_calib.runs.run import STAGES
 
-    opened_run = Run.open(run)
-    rows: list[Row] = []
-    stages.evaluate(opened_run, options=options, device=device, on_row=rows.append)
-    by_set: dict[str, list[Row]] = {}
+    opened_run, rows = abc.Run.open(run), list[Any]()
+    abc.evaluate(opened_run, options=options, device=device, on_row=rows.append)
+    by_set: dict[str, list[Any]] = {}
     for row in rows:
         by_set.setdefault(row.set, []).append(row)
-    words = [row for row in rows if isinstance(row, SequenceRow)]
     records = [row.as_dict() for row in rows]
-    remark = f"written to {opened_run.path / 'eval.csv'}"
-    if kept := kept_rows(opened_run.path / "eval.csv", records):
-        remark += f", which keeps {kept} of {counted(len(rows), 'rows')}, of more samples"
-    task, stage = opened_run.config.task, STAGES[opened_run.config.stage]
-    caption = f"Exact match in percent of {task}, {stage}, by length"
-    trained = f"trained on at most {opened_run.config.train.length} {opened_run.task.unit}"
-    title = f"{opened_run}: {task}, {stage}, {trained}"
+    task, config = opened_run.task, opened_run.config
+    about = f"{config.task}, {STAGES[config.stage]}"
+    title = f"{opened_run}: {about}, trained on at most {config.train.length} {task.unit}"
+    caption, label = f"Exact match in percent of {about}, by length", opened_run.path.resolve().name
+    words = [row for row in rows if isinstance(row, SequenceRow)]
     return Result(
-        {"run": str(opened_run), "task": task, "rows": records},
+        {"run": str(opened_run), "task": config.task, "rows": records},
         [token_table(words, title) if words else accuracy_table(by_set, title=title)],
-        [remark],
-        accuracy_table(by_set, caption, f"tab:{opened_run.path.resolve().name}", intervals),
+        [f"written to {opened_run.path / 'eval.csv'}; rows of more samples stay"],
+        accuracy_table(by_set, caption, f"tab:{label}", intervals=False),
     )
 
 
@@ -66,12 +54,10 @@ def stress(options: StressOptions, run: RunArgument = None) -> Result:
 
     Examples: **abc stress** · **abc stress RUN --lengths 6,50,200 --search 5000**
     """
-    from abc_calib import stages
     from abc_calib.evaluation.stress import smallest
-    from abc_calib.runs import Run
 
-    opened_run, rows = Run.open(run), list[Any]()
-    stages.stress(opened_run, options=options, on_row=rows.append)
+    opened_run, rows = abc.Run.open(run), list[Any]()
+    abc.stress(opened_run, options=options, on_row=rows.append)
     cells: dict[str, dict[int, str]] = {}
     for row in rows:
         cells.setdefault(row.family, {})[row.length] = f"{row.wrong}/{row.n}"
@@ -89,57 +75,125 @@ def stress(options: StressOptions, run: RunArgument = None) -> Result:
     return Result(json.loads(path.read_text()), [table, failure], [f"written to {path}"], table)
 
 
+RunOption = Annotated[
+    str | None, typer.Option(help="A run; the latest by default.", autocompletion=run_names)
+]
+Show = Annotated[
+    bool,
+    typer.Option("--show", help="Also all rows, and which input digits each output digit read."),
+]
+
+
 @command()
 def predict(
     problem: Annotated[str, typer.Argument(help='A problem of the run\'s task, as in "999+1".')],
-    run: Annotated[
-        str | None, typer.Option(help="A run; the latest by default.", autocompletion=run_names)
-    ] = None,
-    show: Annotated[
-        bool,
-        typer.Option(
-            "--show", help="Also all rows, and which input digits each output digit read."
-        ),
-    ] = False,
+    run: RunOption = None,
+    show: Show = False,
     device: Device = "auto",
 ) -> Result:
     """Let a trained model answer one problem.
 
     Example: **abc predict "999999999999+1"**
     """
-    from abc_calib import stages
-    from tasks.rules import ROW
-
-    prediction = stages.predict(run, problem, device=device, show=show)
+    prediction = abc.predict(run, problem, device=device, show=show)
     remark = {
         True: prediction.remark,
         False: "this is wrong: the model has not learned this one",
         None: "nothing says whether this is right: its pairs follow no rule that is known",
     }[prediction.correct]
-    data: dict[str, Any] = {
-        "problem": problem,
-        "answer": prediction.answer,
-        "correct": prediction.correct,
-    }
+    answer = prediction.answer
+    data: dict[str, Any] = {"problem": problem, "answer": answer, "correct": prediction.correct}
     if not show:
-        return Result(data, [prediction.answer], [remark])
-    attended = [
+        return Result(data, [answer], [remark])
+    data["attended"] = [
         [
             {"place": prediction.places[key], "digit": prediction.tokens[key], "weight": weight}
             for key, weight in keys
         ]
         for keys in prediction.attended
     ]
-    read = [
+    data["output"] = prediction.output
+    return Result(data, [answer, *written(data["output"], data["attended"])], [remark])
+
+
+def written(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str | Table]:
+    """Return the rows of an output, if it has several, and what each of its tokens read."""
+    from tasks.rules import ROW
+
+    read = (
         "  ".join(f"{key['place']}={key['digit']} ({key['weight']:.2f})" for key in keys)
         for keys in attended
-    ]
+    )
     table = Table(
         ("step", "writes", "reads (a0: the last token of the first operand)"),
-        [[n, *pair] for n, pair in enumerate(zip(prediction.output, read, strict=False), 1)],
+        [[n, *pair] for n, pair in enumerate(zip(output, read, strict=False), 1)],
         title="output, in the order of writing; of what is read, the digits of the source",
     )
-    rows = " ".join(prediction.output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
-    shown = [f"rows\n{rows}"] if ROW in prediction.output else []
-    data |= {"attended": attended, "output": prediction.output}
-    return Result(data, [prediction.answer, *shown, table], [remark])
+    rows = " ".join(output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
+    return [*([f"rows\n{rows}"] if ROW in output else []), table]
+
+
+Source = Annotated[str, typer.Option("--input", help="A source of the run's task.")]
+
+
+@command()
+def inspect(
+    options: DrawOptions, source: Source, run: RunArgument = None, out: Figures = None
+) -> Result:
+    """Show where a recurrent model attended on one source: each step, as a table and figures.
+
+    Example: **abc inspect --input "010 t3 t4 ."**
+    """
+    from abc_calib.evaluation import inspect as inspection
+    from abc_calib.reporting.steps import draw_steps
+    from abc_calib.reporting.style import font
+
+    opened_run = inspection.opened(run)
+    trace = inspection.inspect(opened_run, source)
+    title = f"{opened_run.config.task}, {opened_run.config.model.label}"
+    with font(options.font):
+        folder = out or opened_run.path / "figures"
+        files = draw_steps(trace, folder, title, options.format, options.inches)
+    names = [str(path) for path in files]
+    data = {"run": str(opened_run), "source": source, "files": names}
+    for name in ("output", "correct", "looked", "gold", "variables"):
+        data[name] = getattr(trace, name)
+    wrong = "" if trace.correct else "this is wrong: the model has not learned this one"
+    return Result(data, [steps(trace), *names], [wrong])
+
+
+def steps(trace: Any) -> Table:
+    """Return a row for each step: what was written, where it looked, the attender's variables."""
+    columns = {
+        "t": range(len(trace.output)),
+        "writes": trace.output,
+        "looks at": [f"{position:.2f}" for position in trace.looked],
+        **({"gold": trace.gold} if trace.gold else {}),
+        **{name: [f"{x:.3f}" for x in values] for name, values in trace.variables.items()},
+    }
+    rows = list(islice(zip_longest(*columns.values()), len(trace.output)))
+    caption = "positions in words of the source, from 0; a step goes the way it is read"
+    return Table([*columns], rows, right=columns.keys() - {"writes"}, caption=caption)
+
+
+@command()
+def diagnose(run: RunArgument = None) -> Result:
+    """Measure whether a recurrent model's attention can distinguish places.
+
+    Example: **abc diagnose --json**
+    """
+    from abc_calib.evaluation import inspect as inspection
+
+    opened_run = inspection.opened(run)
+    diagnosis = inspection.diagnose(opened_run)
+    numbers = {
+        "score variance": diagnosis.score_variance,
+        "cosine of states": diagnosis.similarity,
+        "largest weight": diagnosis.peak,
+        "read forwards (1), turned around (0)": diagnosis.forwards,
+    }
+    rows = [(name, f"{value:.4f}") for name, value in numbers.items() if value is not None]
+    title = f"on {diagnosis.samples} held-out problems"
+    table = Table(("measure", "value"), rows, right=("value",), title=title)
+    findings = diagnosis.findings or ["nothing is wrong with its attention"]
+    return Result({"run": str(opened_run), **asdict(diagnosis)}, [table, *findings])

@@ -1,36 +1,110 @@
-"""``abc export``, ``abc compile`` and ``abc card``."""
+"""Commands that write files of a run: figures, pages, lines, certificates, machines and cards."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from abc_calib.config import CertifyOptions, EvaluateOptions, build
+import abc_calib as abc
+from abc_calib.config import CertifyOptions, DrawOptions, EvaluateOptions, FigureOptions, build
 from abc_calib.errors import UsageError
+from abc_calib.text import counted
 from cli.certify import certified_first
-from cli.command import Out, RunArgument, command
-from cli.console import Result, typed
+from cli.command import Figures, Out, RunArgument, command, run_names
+from cli.console import Result, say, typed
 
-if TYPE_CHECKING:
-    from abc_calib.runs import Run
+Runs = Annotated[list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)]
+Labels = Annotated[
+    str | None,
+    typer.Option(help="Names of the runs, with commas between; by default what differs."),
+]
+Folder = Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")]
+
+
+@command()
+def heatmap(options: FigureOptions, run: RunArgument = None, out: Figures = None) -> Result:
+    """Draw each head's averaged attention, its lines, and the extended bias; write the arrays too.
+
+    Examples: **abc heatmap --format svg --digits 30** · **abc heatmap --layer 1 --panel bias
+    --width column --font sans --no-title** · **abc heatmap --input 999+1 --sites cross**
+    """
+    opened_run = abc.Run.open(run)
+    paths = abc.heatmap(opened_run, out or opened_run.path / "figures", options=options)
+    return written(opened_run, paths, f"{len(paths)} files")
+
+
+@command(tables=True)
+def curves(runs: Runs, options: DrawOptions, labels: Labels = None, out: Folder = None) -> Result:
+    """Draw the exact match of several runs against length in one figure.
+
+    Each has to be evaluated first (abc eval); the jobs of a sweep are.
+
+    Examples: **abc curves RUN OTHER --labels "before,after" --format png** · **abc curves RUN OTHER
+    --latex**
+    """
+    from abc_calib.files import runs_root
+    from abc_calib.reporting.of_runs import table
+
+    folder = out or runs_root() / "figures"
+    paths = abc.curves(runs, folder, labels=labels, **options.model_dump())
+    names, remark = [str(path) for path in paths], f"{counted(len(runs), 'runs')} in one figure"
+    return Result({"files": names}, names, [remark], table(runs, labels))
+
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Run folders or their names, also as --run; the latest run by default.",
+        autocompletion=run_names,
+    ),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option(help="The file; RUN/report.html by default, runs/report.html of several."),
+]
+Open = Annotated[bool, typer.Option("--open", help="Show it in the browser.")]
+
+
+@command()
+def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
+    """Make a page of a run, or of several side by side: one HTML file that needs no network.
+
+    It shows how good the run is and what its heads look at, and runs a calibrated model in the
+    browser on whatever problem is typed.
+
+    Examples: **abc report --open** · **abc report RUN OTHER --out both.html**
+    """
+    from abc_calib.files import runs_root
+    from abc_calib.progress import bar
+    from abc_calib.reporting.page import write_page
+
+    runs = [abc.Run.open(name) for name in run] if run else [abc.Run.open(None)]
+    folder = runs[0].path if len(runs) == 1 else runs_root()
+    with bar("making the page", None, "runs") as update:
+        path = write_page(runs, out or folder / "report.html", on_run=update)
+    if open_ and typer.launch(path.resolve().as_uri()) != 0:
+        say(f"no browser was found: open {path} yourself")
+    return Result({"runs": [*map(str, runs)], "file": str(path)}, [str(path)])
+
+
+Form = Annotated[
+    Literal["certificate", "lines"] | None,
+    typer.Argument(help="certificate or lines: see above."),
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option(help="lines: of the problems; by default the training length and 50."),
+]
+Made = Annotated[
+    Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
+]
 
 
 @command()
 def export(
-    form: Annotated[
-        Literal["certificate", "lines"] | None,
-        typer.Argument(help="certificate or lines: see above."),
-    ] = None,
-    run: RunArgument = None,
-    lengths: Annotated[
-        str | None,
-        typer.Option(help="lines: of the problems; by default the training length and 50."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")
-    ] = None,
+    form: Form = None, run: RunArgument = None, lengths: Lengths = None, out: Made = None
 ) -> Result:
     """Export the lines or the certificate of a run for other tools.
 
@@ -39,21 +113,19 @@ def export(
 
     Example: **abc export lines --lengths 6,50 --out lines.npz**
     """
-    from abc_calib import stages
-
     if form is None:
         raise UsageError("say what: abc export lines, or abc export certificate --out FOLDER")
-    opened_run = stages.opened(run)
     if form == "lines":
+        opened_run = abc.Run.open(run)
         sizes = build(EvaluateOptions, lengths=lengths).lengths
-        file = stages.export_lines(opened_run, sizes, out=out)
+        file = abc.export_lines(opened_run, sizes, out=out)
         return written(opened_run, [file], "numpy.load reads it")
     if lengths is not None:
         raise UsageError("abc export certificate takes no --lengths: it covers all of them")
     if out is None:
         raise UsageError("name a new folder for it: abc export certificate --out FOLDER")
     certified_run = certified_first(run, CertifyOptions())
-    folder = stages.export(certified_run, out)
+    folder = abc.export(certified_run, out)
     return written(certified_run, [folder], f"check it: python {folder / 'check.py'}")
 
 
@@ -65,11 +137,8 @@ def transducer(run: RunArgument = None, out: Out = None) -> Result:
 
     Example: **abc compile zoo:addition --out carry**
     """
-    from abc_calib import stages
-    from abc_calib.reporting.transducer import compile
-
-    opened_run = stages.opened(run)
-    compiled = compile(opened_run, out=out)
+    opened_run = abc.Run.open(run)
+    compiled = abc.compile(opened_run, out=out)
     program = next(path for path in compiled.files if path.suffix == ".py")
     remark = f"{compiled.states} states; run them: python {program} OPERAND ..."
     return written(opened_run, compiled.files, remark)
@@ -81,18 +150,15 @@ def card(run: RunArgument = None, out: Out = None) -> Result:
 
     Example: **abc card --out card**, then hf upload USER/NAME card
     """
-    from abc_calib import stages
-    from abc_calib.reporting.card import card as write_card
-
     if out is None:
         words = " ".join(["abc card", *([typed(run)] if run else []), "--out FOLDER"])
         raise UsageError(f"a card is written into a new folder: {words}")
-    opened_run = stages.opened(run)
-    folder = write_card(opened_run, out)
+    opened_run = abc.Run.open(run)
+    folder = abc.card(opened_run, out)
     return written(opened_run, [folder], f"upload it: hf upload USER/NAME {folder}")
 
 
-def written(run: Run, files: list[Path], remark: str) -> Result:
+def written(run: abc.Run, files: list[Path], remark: str) -> Result:
     """Report the files that were written for a run."""
     names = [str(path) for path in files]
     return Result({"run": str(run), "files": names}, names, [remark])

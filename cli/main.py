@@ -14,20 +14,7 @@ from typer.core import TyperGroup
 
 from abc_calib.config.options import as_typed, flag_of
 from abc_calib.errors import AbcError, Interrupted, OptionError, UsageError
-from cli import (
-    calibrate,
-    certify,
-    console,
-    demo,
-    evaluate,
-    export,
-    figures,
-    inspect,
-    reproduce,
-    runs,
-    sweep,
-    train,
-)
+from cli import certify, console, demo, evaluate, export, runs, sweep, train
 from cli.console import typed
 
 
@@ -139,8 +126,8 @@ COMMANDS = {
     "demo": demo.demo,
     "check-task": runs.check_task,
     "train": train.train,
-    "calibrate": calibrate.calibrate,
-    "retrain": calibrate.retrain,
+    "calibrate": train.calibrate,
+    "retrain": train.retrain,
     "eval": evaluate.evaluate,
     "stress": evaluate.stress,
     "certify": certify.certify,
@@ -148,16 +135,16 @@ COMMANDS = {
     "repair": certify.repair,
     "prove": certify.prove,
     "predict": evaluate.predict,
-    "heatmap": figures.heatmap,
-    "curves": figures.curves,
-    "report": figures.report,
+    "heatmap": export.heatmap,
+    "curves": export.curves,
+    "report": export.report,
     "export": export.export,
     "compile": export.transducer,
     "card": export.card,
     "sweep": sweep.sweep,
-    "reproduce": reproduce.reproduce,
-    "inspect": inspect.inspect,
-    "diagnose": inspect.diagnose,
+    "reproduce": sweep.reproduce,
+    "inspect": evaluate.inspect,
+    "diagnose": evaluate.diagnose,
     "runs": runs.runs,
     "tasks": runs.tasks,
 }

@@ -7,19 +7,16 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+import abc_calib as abc
 from abc_calib.config import TaskOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.text import Table
-from cli.command import command
-from cli.completion import run_names, task_names
+from cli.command import command, run_names, task_names
 from cli.console import Result, say, typed
-
-if TYPE_CHECKING:
-    from abc_calib.runs import Run
 
 Action = Annotated[
     list[str] | None,
@@ -27,61 +24,33 @@ Action = Annotated[
         metavar="[rm RUN...]", help="With rm: remove these runs.", autocompletion=run_names
     ),
 ]
-Task = Annotated[str | None, typer.Option(help="Of this task alone.", autocompletion=task_names)]
-Stage = Annotated[Literal["vanilla", "calibrated"] | None, typer.Option(help="Of this stage.")]
-Sort = Annotated[
-    Literal["age", "run", "task", "held-out", "seconds"],
-    typer.Option(help="In this order; the best, the longest or the newest last."),
-]
-Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
+Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
 COLUMNS = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
-NUMBERS = COLUMNS[5:]
 
 
 @command(tables=True)
-def runs(
-    action: Action = None,
-    task: Task = None,
-    stage: Stage = None,
-    sort: Sort = "age",
-    everything: Everything = False,
-    yes: Yes = False,
-) -> Result:
+def runs(action: Action = None, everything: Everything = False, yes: Yes = False) -> Result:
     """List the runs, oldest first, or remove some.
 
-    Examples: **abc runs --task addition --sort held-out** · **abc runs rm RUN OTHER**
+    Examples: **abc runs --all --csv** · **abc runs rm RUN OTHER**
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import list_runs
     from abc_calib.runs.run import STAGES
-    from tasks import FROM_FILES, TASKS
-    from tasks.base import unknown
 
     if action:
         return removed(action, yes)
     records = [record_of(run) for run in list_runs(everything)]
-    names = {*TASKS, *FROM_FILES, *(record.get("task") for record in records)}
-    if task is not None and task not in names:
-        raise UsageError(unknown("task", task, TASKS))
-    records = [
-        record
-        for record in records
-        if task in (None, record.get("task")) and stage in (None, record.get("stage"))
-    ]
-    if sort != "age":
-        key = sort.replace("-", "_")
-        records.sort(key=lambda record: (record.get(key) is not None, record.get(key) or 0))
-    table = Table(COLUMNS, [*map(cells_of, records)], right=NUMBERS, label="tab:runs")
+    table = Table(COLUMNS, [*map(cells_of, records)], right=COLUMNS[5:], label="tab:runs")
     if records:
         rows = [[STAGES.get(str(cell), cell) for cell in row] for row in table.rows]
         return Result(records, [replace(table, rows=rows)], table=table)
-    which = "such " if task or stage else ""
-    nothing = f"there is no {which}run in {runs_root()} yet: abc train successor"
+    nothing = f"there is no run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)
 
 
-def record_of(run: Run) -> dict[str, Any]:
+def record_of(run: abc.Run) -> dict[str, Any]:
     """Return a run as its JSON has it."""
     record: dict[str, Any] = {"run": str(run)}
     try:
@@ -89,7 +58,6 @@ def record_of(run: Run) -> dict[str, Any]:
         record |= {"task": config.task, "base": config.base, "stage": config.stage}
         record |= {"scheme": config.model.label, "preset": config.preset}
         record["seed"] = config.train.seed
-        run.check(contents=False)
         result = run.result or {}
         record["state"] = "trained" if result else "not finished"
         record["held_out"] = result.get("validation_accuracy")
@@ -118,7 +86,7 @@ def cells_of(record: dict[str, Any]) -> list[object]:
 
 def removed(words: list[str], yes: bool) -> Result:
     """Remove the named runs, all of them or none: whole ones in the folder of runs alone."""
-    from abc_calib.files import runs_root
+    from abc_calib.files import locked, runs_root
     from abc_calib.runs import folders
 
     verb, *names = words
@@ -136,7 +104,8 @@ def removed(words: list[str], yes: bool) -> Result:
             say(str(path))
         typer.confirm(f"Remove these {len(paths)} for good?", abort=True, err=True)
     for path in paths:
-        shutil.rmtree(path)
+        with locked(path, f"{path} is being trained: wait until it has ended"):
+            shutil.rmtree(path)
     deleted = [str(path) for path in paths]
     table = Table(("removed",), [[name] for name in deleted])
     return Result(deleted, [f"removed {name}" for name in deleted], table=table)
@@ -165,18 +134,18 @@ def tasks() -> Result:
     return Result(rows, [part for table in tables for part in (table, "")])
 
 
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[FILE] TASK",
+        help="The task; of one's own, after the file that it is in.",
+        autocompletion=task_names,
+    ),
+]
+
+
 @command()
-def check_task(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[FILE] TASK",
-            help="The task; of one's own, after the file that it is in.",
-            autocompletion=task_names,
-        ),
-    ],
-    options: TaskOptions,
-) -> Result:
+def check_task(names: Names, options: TaskOptions) -> Result:
     """Check, before any training, whether a task can be calibrated and certified.
 
     Does what it writes follow from a few columns? Do its answers and its rule agree? How many
@@ -184,17 +153,15 @@ def check_task(
 
     Examples: **abc check-task my_task.py minus** · **abc check-task automaton --name s5**
     """
-    from abc_calib import stages
-
     *files, name = names
     if len(files) > 1:
         raise UsageError(f"abc check-task {' '.join(names)}: give a file and a task's name")
     if name.endswith(".py") and not files:
         from tasks import TASKS
 
-        found = " or ".join(x for x in stages.load_plugin(name) if x in TASKS)
+        found = " or ".join(x for x in abc.load_plugin(name) if x in TASKS)
         raise UsageError(f"abc check-task {name}: name the task in it, too: {found}")
     for file in files:
-        stages.load_plugin(file)
-    report = stages.check_task(name, options=options)
+        abc.load_plugin(file)
+    report = abc.check_task(name, options=options)
     return Result(asdict(report), report.text)

@@ -62,8 +62,7 @@ attention = []
 for batch in batches:
     module(batch["input_ids"])
     attention.append(abc.as_attention(module.weights, batch, delimiters=[EQUALS], prefix=1))
-attention[0]  # in a notebook: its heatmaps, layer by layer
-pixels = attention[0].image("cross", 1)  # the same as an array, for one layer
+maps = attention[0].weights["cross"][1][0]  # of layer 1, as matplotlib's matshow draws each head
 
 lines = abc.fit_lines(attention, threshold=0.2)
 print(lines.summary, abc.contradictions(lines, batches, delimiters=[EQUALS], prefix=1))

@@ -13,10 +13,6 @@ class Minus(Arithmetic):
 
     name, operator, count = "minus", "-", 2
 
-    def __init__(self, base=None):
-        super().__init__(base)
-        self.symbols, self.delimiters = (*self.symbols[: self.base], "-"), ("-",)
-
     def step(self, borrow, a, b):
         """The next borrow, and the digit that is written."""
         return int(a - b - borrow < 0), (a - b - borrow) % self.base

@@ -1,7 +1,6 @@
 """What things cost: pieces of work done by turns, medians over rounds.
 
     python reports/bench.py models addition transformer transformer:scheme=rope decoder
-    python reports/bench.py lengths CALIBRATED             # along lines and with dense attention
     python reports/bench.py checkouts OLD NEW -- eval RUN  # one command of several versions
     python reports/bench.py windows                        # rows that read the same, once
 
@@ -28,7 +27,7 @@ import torch
 
 import abc_calib as abc
 from abc_calib.config import MODEL_OPTIONS
-from abc_calib.evaluation.exact import exact_matches, greedy_matches
+from abc_calib.evaluation.exact import exact_matches
 from abc_calib.nn.build import build_model
 from abc_calib.text import Markup, as_markdown
 from abc_calib.training.plan import plan_training
@@ -62,32 +61,6 @@ def models(task: str, *names: str) -> Bench:
         steps[name] = partial(step, network, optimizer, batch)
         evaluations[name] = partial(score, network, test)
     return {"a step, batch 128": steps, "100 evaluations of 50 digits": evaluations}
-
-
-def lengths(calibrated: str) -> Bench:
-    """Scoring and decoding additions along lines, and with dense attention where it fits."""
-    run = abc.Run.open(calibrated)
-    model: Any = run.load_model()
-
-    def work(match: Any, path: str, digits: int, samples: int) -> Work:
-        batch = run.data.test(digits, samples)
-
-        def go() -> None:
-            model.set_path(path)
-            assert match(model, batch).all(), "costs of wrong answers mean nothing"
-
-        return go
-
-    bench: Bench = {}
-    for what, match, sizes in (
-        ("scoring", exact_matches, {100: 100, 1000: 4, 10_000: 4}),
-        ("decoding", greedy_matches, {100: 1, 1000: 1, 10_000: 1}),
-    ):
-        for digits, samples in sizes.items():
-            paths = {"lines": "auto", "dense": "dense"} if digits <= 1000 else {"lines": "auto"}
-            name = f"{what} {samples} of {digits:,} digits"
-            bench[name] = {who: work(match, path, digits, samples) for who, path in paths.items()}
-    return bench
 
 
 def checkouts(*words: str) -> Bench:
@@ -140,7 +113,7 @@ def commit(checkout: str) -> str:
 
 
 BENCHES: dict[str, Callable[..., Bench]] = {
-    bench.__name__: bench for bench in (models, lengths, checkouts, windows)
+    bench.__name__: bench for bench in (models, checkouts, windows)
 }
 
 

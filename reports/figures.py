@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from abc_calib.evaluation.exact import wilson_interval
+from abc_calib.evaluation.metrics import wilson_interval
 from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.style import (
     LABEL_SIZE,

@@ -1,8 +1,8 @@
-"""Short trainings of every family, their weights as hashes, what they answer, and the tables.
+"""Short trainings of every family, their weights as hashes, and what they answer.
 
-    python reports/unchanged.py --out before.json      # at one commit
-    python reports/unchanged.py --out after.json       # at another, on the same machine
-    python reports/unchanged.py --compare before.json after.json
+    python reports/unchanged.py before.json      # at one commit
+    python reports/unchanged.py after.json       # at another, on the same machine
+    diff before.json after.json
 
 Two commits that differ in nothing that a user sees give the same output. Commands and options are
 those of the command line, one thread, seed 0; a hash is over the values of the weights, whatever
@@ -11,7 +11,6 @@ they are called.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -45,11 +44,6 @@ TRAININGS = {
 }
 CALIBRATED = ("successor", "addition", "multiplication", "parity", "copy")
 CERTIFIED = (*CALIBRATED[:4], "successor, window and cyclic")
-TARGETS = (
-    *("table1", "table2", "table3", "figure1", "reviewers"),
-    *(f"attenders-{name}" for name in ("table2", "table3", "table9", "abc")),
-    *("location-table3", "location-figure6", "location-figure8"),
-)
 
 
 def abc(*words: object) -> str:
@@ -61,89 +55,44 @@ def abc(*words: object) -> str:
     return done.stdout
 
 
-def weights(run: Path) -> str:
-    """A hash over the values of all weights, in an order that does not hang on their names."""
+def about(run: Path, lengths: str) -> dict[str, object]:
+    """A hash of the weights, and how many problems of each length are right."""
     tensors = load_file(run / "model" / "model.safetensors").values()
     each = sorted(hashlib.sha256(str(t.shape).encode() + t.tobytes()).hexdigest() for t in tensors)
-    return hashlib.sha256("".join(each).encode()).hexdigest()[:16]
-
-
-def evaluated(run: Path, lengths: str) -> list[list[object]]:
-    """Length, correct and hash of the problems, of random and, in arithmetic, hard ones."""
-    made = json.loads(abc("eval", run, "--lengths", lengths, "--samples", 200, "--json"))
-    return [[row["length"], row["correct"], row["test_hash"]] for row in made["rows"]]
+    rows = json.loads(abc("eval", run, "--lengths", lengths, "--samples", 200, "--json"))["rows"]
+    return {
+        "weights": hashlib.sha256("".join(each).encode()).hexdigest()[:16],
+        "rows": [[row["length"], row["correct"], row["test_hash"]] for row in rows],
+    }
 
 
 def certificate(run: Path) -> dict[str, object]:
     """What ``abc certify`` found, times and versions left out."""
-    found = json.loads(abc("certify", run, "--json"))
-    kept = ("outcome", "reason", "windows", "wrong", "margin", "rounding")
-    kinds = [[c["windows"], c["wrong"], c["margin"]] for c in found["kinds"]]
-    return {**{name: found[name] for name in kept}, "kinds": kinds}
+    fields = json.loads(abc("certify", run, "--json"))
+    kinds = [[case["windows"], case["wrong"], case["margin"]] for case in fields["kinds"]]
+    names = ("outcome", "reason", "windows", "wrong", "margin", "rounding")
+    return {**{name: fields[name] for name in names}, "kinds": kinds}
 
 
-def families(root: Path) -> dict[str, object]:
-    """Every training, calibration and certificate."""
-    found: dict[str, object] = {}
-    for name, words in TRAININGS.items():
-        run = root / name.replace(", ", "-").replace(" ", "-")
-        abc("train", *words.split(), "--out", run, "--quiet")
-        lengths = "6,11" if "lookup" in name else "3,6,11"
-        found[name] = {"weights": weights(run), "rows": evaluated(run, lengths)}
-        print(name, found[name], flush=True)
-        if name in CALIBRATED:
-            made = Path(f"{run}-calibrated")
-            more = ("--threshold", 0.3, "--force", "--steps", 300, "--out", made, "--quiet")
-            abc("calibrate", run, *more)
-            lines = hashlib.sha256((made / "lines.csv").read_bytes()).hexdigest()[:16]
-            rows = evaluated(made, "3,6,60")
-            found[f"{name}, calibrated"] = {"weights": weights(made), "lines": lines, "rows": rows}
-            print(found[f"{name}, calibrated"], flush=True)
-        if name in CERTIFIED:
-            judged = Path(f"{run}-calibrated") if name in CALIBRATED else run
-            found[f"{name}, certificate"] = certificate(judged)
-            print(found[f"{name}, certificate"], flush=True)
-    return found
-
-
-def tables(root: Path) -> dict[str, str]:
-    """Hashes of the tables that the committed results render to."""
-    found = {}
-    for target in TARGETS:
-        abc("reproduce", target, "--from-results", "--out", root / "tables", "--quiet")
-        for path in sorted((root / "tables").glob(f"{target}.*")):
-            found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return found
-
-
-def compare(before: Path, after: Path) -> int:
-    """Print both side by side; 1 if anything differs."""
-    first, second = (json.loads(path.read_text()) for path in (before, after))
-    different = 0
-    for name in dict.fromkeys([*first, *second]):
-        same = first.get(name) == second.get(name)
-        different += not same
-        shown = [json.dumps(side.get(name)) for side in (first, second)]
-        print(f"{'=' if same else 'DIFFERS'} {name}\n    {shown[0]}\n    {shown[1]}")
-    print(f"{different} of {len(first)} differ")
-    return int(different > 0)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"))
-    options = parser.parse_args()
-    if options.compare:
-        return compare(*options.compare)
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        os.environ |= {"ABC_RUNS": str(root / "runs"), "OMP_NUM_THREADS": "1"}
-        found = {**tables(root), **families(root)}
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
-    return 0
+def main() -> None:
+    results: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as root:
+        os.environ |= {"ABC_RUNS": f"{root}/runs", "OMP_NUM_THREADS": "1"}
+        for name, words in TRAININGS.items():
+            run = Path(root) / name.replace(", ", "-").replace(" ", "-")
+            abc("train", *words.split(), "--out", run, "--quiet")
+            results[name] = about(run, "6,11" if "lookup" in name else "3,6,11")
+            if name in CALIBRATED:
+                first, run = run, Path(f"{run}-calibrated")
+                more = ("--threshold", 0.3, "--force", "--steps", 300, "--out", run, "--quiet")
+                abc("calibrate", first, *more)
+                lines = hashlib.sha256((run / "lines.csv").read_bytes()).hexdigest()[:16]
+                results[f"{name}, calibrated"] = {"lines": lines, **about(run, "3,6,60")}
+            if name in CERTIFIED:
+                results[f"{name}, certificate"] = certificate(run)
+            print(name, results[name], flush=True)
+    Path(sys.argv[1]).write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

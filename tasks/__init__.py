@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import Any
 
 import numpy as np

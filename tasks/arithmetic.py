@@ -14,7 +14,7 @@ import numpy as np
 from tasks import hard
 from tasks.base import Problems, Size, Task, TaskError
 from tasks.machine import column_machine
-from tasks.ragged import Ragged, Rng, from_integers, stack, without_zeros
+from tasks.ragged import Ragged, Rng, column, from_integers, stack, without_zeros
 from tasks.rules import NoSource, Rule
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -39,8 +39,9 @@ class Arithmetic(Task):
         if not 2 <= base <= 36:
             raise TaskError(f"base {base} is not possible: choose 2 to 36")
         self.base = base
-        self.symbols: tuple[str, ...] = (*DIGITS[:base], "+", "*")
-        self.delimiters: tuple[str, ...] = ("+", "*")
+        #: the paper's tasks share a vocabulary
+        self.delimiters = ("+", "*") if self.operator in (None, "+", "*") else (self.operator,)
+        self.symbols = (*DIGITS[:base], *self.delimiters)
         self.train_length = max(6, int(20 / np.log2(base) + 1e-9))
 
     # The rule
@@ -86,12 +87,7 @@ class Arithmetic(Task):
 
     def tapes(self, operands: tuple[Ragged, ...]) -> list[Ragged]:
         """What the rule reads of operands: all but the digits of rows as wide as the widest."""
-        of_row = self._rule.of_row
-        width = np.max([o.lengths for k, o in enumerate(operands) if k != of_row], axis=0)
-        widest = int(width.max(initial=1))
-        return [
-            o if k == of_row else Ragged(o.widened(widest), width) for k, o in enumerate(operands)
-        ]
+        return [*self.padded(operands)]
 
     def letters(self, problems: Problems) -> list[Ragged]:
         return self.tapes(problems.operands)
@@ -116,14 +112,15 @@ class Arithmetic(Task):
 
     def widths(self, length: Any) -> tuple[int, ...]:
         """How wide each operand of a problem of that size is written."""
-        return (length,) * self.count
+        return tuple(1 if k == self.row_operand else length for k in range(self.count))
 
     def padded(self, operands: tuple[Ragged, ...], width: int | None = None) -> tuple[Ragged, ...]:
         """Zeros added at the left of each operand up to ``width`` or the longer one's.
 
-        ``TaskError`` where an operand is wider than ``width``.
+        The ``row_operand`` stays one digit. ``TaskError`` where an operand is wider than ``width``.
         """
-        longest = np.max([o.lengths for o in operands], axis=0)
+        of_row = self.row_operand
+        longest = np.max([o.lengths for k, o in enumerate(operands) if k != of_row], axis=0)
         if width is not None and longest.max(initial=0) > width:
             raise TaskError(
                 f"an operand of {longest.max()} digits does not fit {width}: "
@@ -131,11 +128,22 @@ class Arithmetic(Task):
             )
         lengths = longest if width is None else np.full(len(longest), width)
         needed = int(lengths.max(initial=1))
-        return tuple(Ragged(o.widened(needed)[:, :needed], lengths) for o in operands)
+        return tuple(
+            column(o.values[:, 0])
+            if k == of_row
+            else Ragged(o.widened(needed)[:, :needed], lengths)
+            for k, o in enumerate(operands)
+        )
 
     def columns(self, operands: tuple[Ragged, ...]) -> tuple[Ragged, ...]:
         """Padded operands as they stand in columns, one digit of each: all of one width."""
-        return operands
+        first = operands[self.row_operand == 0]
+        return tuple(
+            Ragged(np.repeat(o.values[:, :1], first.width, 1), first.lengths)
+            if k == self.row_operand
+            else o
+            for k, o in enumerate(operands)
+        )
 
     def solve(self, source: str) -> str:
         answer = self.parse(source).answer
@@ -156,11 +164,12 @@ class Arithmetic(Task):
         if self.count not in (0, len(parts)) or not all(parts):
             raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
         operands = tuple(self._number(part) for part in parts)
-        self._check(source, operands)
+        of_row = self.row_operand
+        if of_row is not None and operands[of_row].lengths[0] > 1:
+            raise TaskError(
+                f"{source!r}: operand {of_row + 1} of {self.name} has one digit: {self.usage}"
+            )
         return Problems(operands, self.answer(*operands))
-
-    def _check(self, source: str, operands: tuple[Ragged, ...]) -> None:
-        """``TaskError`` for operands that the rule does not take; digits are checked before."""
 
     @property
     def usage(self) -> str:
@@ -228,9 +237,13 @@ class Arithmetic(Task):
 
     def _counts(self, rng: Rng, n: int, length: int, exact: bool) -> tuple[np.ndarray, ...]:
         """Digit counts of every operand, ``(n,)`` each."""
-        if exact:
-            return (np.full(n, length),) * self.count
-        return tuple(rng.integers(1, length + 1, n) for _ in range(self.count))
+        drawn = (
+            np.full(n, length) if exact else rng.integers(1, length + 1, n)
+            for _ in range(self.count)
+        )
+        return tuple(
+            np.ones(n, int) if k == self.row_operand else count for k, count in enumerate(drawn)
+        )
 
     def _random(self, rng: Rng, counts: np.ndarray) -> Ragged:
         """Uniform digits, the first not zero unless it is the only one."""

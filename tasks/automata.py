@@ -7,13 +7,13 @@ The word problems of groups are those of Barrington (1989) and of the papers on 
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterator
 from itertools import permutations, product
 from typing import Any, NamedTuple
 
 from tasks.base import TaskError
-from tasks.tables import table_rows
 from tasks.words import WordTask
 
 COLUMNS = ("state", "symbol", "next", "output")
@@ -59,13 +59,30 @@ class Automaton(WordTask):
 
 def from_table(table: str) -> Machine:
     """The machine of the text of a CSV file; ``TaskError`` says which entry is wrong."""
+    lines = table.removeprefix("\ufeff").splitlines()
+    try:
+        header, *rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if any(row)]
+    except (csv.Error, ValueError):
+        header = []
+    if tuple(header) != COLUMNS:
+        raise TaskError(f"a table begins with the line {','.join(COLUMNS)}")
     moves: Moves = {}
-    for state, symbol, following, output in table_rows(table, COLUMNS):
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(COLUMNS) or any(len(cell.split()) != 1 for cell in row):
+            raise TaskError(f"line {number} of the table, {','.join(row)!r}: give 4 words")
+        state, symbol, following, output = row
+        if (state, symbol) in moves:
+            raise TaskError(f"the table has two entries for state {state} and symbol {symbol}")
         moves[state, symbol] = following, output
-    states = dict.fromkeys(state for state, _ in moves)
+    if not moves:
+        raise TaskError("the table has no entries")
+    states, symbols = (dict.fromkeys(words) for words in zip(*moves, strict=True))
     for following, _ in moves.values():
         if following not in states:
             raise TaskError(f"state {following} of the table has no entries of its own")
+    for state, symbol in product(states, symbols):
+        if (state, symbol) not in moves:
+            raise TaskError(f"the table has no entry for state {state} and symbol {symbol}")
     return Machine(moves, next(iter(states)))
 
 

@@ -186,10 +186,6 @@ class Task(ABC):
         """Problems of ``rule_task`` as this task writes them."""
         return problems
 
-    def every(self, length: int, most: int) -> Any:
-        """Return all problems of at most a length, if there are at most ``most``; else None."""
-        return None
-
     def families(self, rng: Rng, n: int, length: int) -> dict[str, Any]:
         """``n`` hard problems of exactly ``length`` of each family, by its name."""
         raise self._no_rule()

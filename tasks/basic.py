@@ -82,33 +82,8 @@ class Multiplication(Arithmetic):
     def end(self, state: tuple[int, int]) -> tuple[int, ...]:
         return (state[1],) if state[1] else ()
 
-    def padded(self, operands: tuple[Ragged, ...], width: int | None = None) -> tuple[Ragged, ...]:
-        number, digit = operands
-        return (
-            *super().padded((number,), width),
-            Ragged(digit.values[:, :1], np.ones(len(digit), int)),
-        )
-
-    def widths(self, length: int) -> tuple[int, ...]:
-        return length, 1
-
-    def columns(self, operands: tuple[Ragged, ...]) -> tuple[Ragged, ...]:
-        """The other digit of each digit of the number."""
-        number, digit = operands
-        return number, Ragged(np.repeat(digit.values[:, :1], number.width, 1), number.lengths)
-
-    def _check(self, source: str, operands: tuple[Ragged, ...]) -> None:
-        if operands[1].lengths[0] > 1:
-            raise TaskError(
-                f"{source!r}: {self.name} takes a second operand of one digit, as in '123*6'"
-            )
-
-    def _counts(self, rng: Rng, n: int, length: int, exact: bool) -> tuple[np.ndarray, ...]:
-        (count, _) = super()._counts(rng, n, length, exact)
-        return count, np.ones(n, int)
-
     def _draw(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> tuple[Ragged, ...]:
-        if law == "uniform" and not exact:
+        if law == "uniform" and not exact:  # whose draws no counts precede
             return self._uniform(rng, n, length), self._random(rng, np.ones(n, int))
         return super()._draw(rng, n, length, law, exact)
 
@@ -171,11 +146,6 @@ class Subtraction(Arithmetic):
     name = "subtraction"
     operator = "-"
     count = 2
-
-    def __init__(self, base: int | None = None):
-        super().__init__(base)
-        self.symbols = (*DIGITS[: self.base], "-")
-        self.delimiters = ("-",)
 
     def step(self, borrow: int, a: int, b: int) -> tuple[int, int]:  # type: ignore[override]
         return int(a - b - borrow < 0), (a - b - borrow) % self.base

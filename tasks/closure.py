@@ -19,7 +19,7 @@ Words are read as if their last letter, ``end``, went on for ever.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,19 +57,21 @@ class Accepted:
 
 def check_closed(rule: Rule) -> None:
     """Raise ``NotClosed`` unless every row of every output has exactly the rows above it needs."""
-    later = rule.later
-    _check_fields(rule, [rule.first] if later is None else [rule.first, later])
+    later, rows = rule.later, [row for row in (rule.first, rule.later) if row is not None]
+    outputs = np.concatenate([row.steps[2] for row in rows])
+    _check_fields(rule, rows, outputs)
     if later is None:
         return
-    outputs = np.concatenate([machine.steps[2] for machine in (rule.first, later)])
-    if rule.closers and (outputs == rule.base + 2).any():
-        raise NotClosed(f"a row closes with {ROW}, although rows have closers of their own")
-    for machine in (rule.first, later):
-        if _narrow(rule, machine):
-            raise NotClosed(f"a row that another follows has fewer than {rule.shift} symbols")
+    if any(_narrow(rule, row) for row in rows):
+        raise NotClosed(f"a row that another follows has fewer than {rule.shift} symbols")
     symbols = {*rule.first.symbols, *later.symbols} - {rule.base}
     for opener in [x for x in rule.closers if (outputs == x).any()] or (None,):
-        below = _opened(later, opener)
+        below = later
+        if opener is not None:
+            of_opener = np.equal(later.openers, opener)
+            below = _starting(
+                later, of_opener, "a row may close with a symbol that no row may stand below"
+            )
         if lacking := symbols - {*below.symbols}:
             raise NotClosed(
                 f"no row with the symbol number {min(lacking)} stands below one that closes with "
@@ -78,24 +80,29 @@ def check_closed(rule: Rule) -> None:
             )
         if rule.past and rule.base not in below.symbols:
             raise NotClosed("a row may close with a symbol that the last row cannot stand below")
-        kept = [k for k, x in enumerate(below.symbols) if x != below.base]  # none is below the last
-        accepted = _accepted(rule, _starting(below, kept) if rule.past else below)
-        for machine in (rule.first, later):
-            _check_closure(rule, machine, accepted, opener)
+        above = below  # a row that another one may stand below: not the last
+        if rule.past:
+            above = _starting(below, np.not_equal(below.symbols, below.base), NO_NEXT)
+        accepted = _accepted(rule, above)
+        for row in rows:
+            _check_closure(rule, row, accepted, opener)
         _check_totality(rule, below, accepted)
     if rule.closers and rule.of_row is not None:
-        for machine in (rule.first, later):
-            _check_ends(machine)
+        for row in rows:
+            _check_ends(row)
 
 
-def _check_fields(rule: Rule, rows: list[Transducer]) -> None:
+def _check_fields(rule: Rule, rows: list[Transducer], outputs: np.ndarray) -> None:
     """What a rule says of its rows and of sources fits together."""
-    if rule.of_row is not None and not all(machine.symbols for machine in rows):
+    closes = (outputs == rule.base + 2).any()  # with a delimiter
+    if rule.of_row is not None and not all(row.symbols for row in rows):
         raise NotClosed("rows of a number (of_row) have its digits as their symbols")
-    if rule.counted and any((machine.steps[2] == machine.base + 2).any() for machine in rows):
+    if rule.counted and closes:
         raise NotClosed(f"a row closes with {ROW}, although sources say how many there are")
     if rule.closers and rule.counted and not (rule.in_rows and rule.past):
         raise NotClosed("its last row closes as the others do, with one of its closers")
+    if rule.closers and rule.in_rows and closes:
+        raise NotClosed(f"a row closes with {ROW}, although rows have closers of their own")
 
 
 def _narrow(rule: Rule, machine: Transducer) -> bool:
@@ -111,35 +118,24 @@ def _narrow(rule: Rule, machine: Transducer) -> bool:
     return False
 
 
-def _opened(later: Transducer, opener: int | None) -> Transducer:
-    """The same with those first states alone that stand below a row with this closer."""
-    if opener is None:
-        return later
-    kept = [k for k, closer in enumerate(later.openers) if closer == opener]
-    if not kept:
-        raise NotClosed("a row may close with a symbol that no row may stand below")
-    return _starting(later, kept)
-
-
-def _starting(later: Transducer, kept: list[int]) -> Transducer:
-    symbols, openers = (tuple(x[k] for k in kept if x) for x in (later.symbols, later.openers))
-    start = tuple(later.start[k] for k in kept)
-    if not start:
-        raise NotClosed(NO_NEXT)
+def _starting(later: Transducer, kept: np.ndarray, otherwise: str) -> Transducer:
+    """The same with those first states alone, ``NotClosed`` where there are none."""
+    if not kept.any():
+        raise NotClosed(otherwise)
+    start, symbols, openers = (
+        tuple(np.array(x)[kept].tolist()) if x else ()
+        for x in (later.start, later.symbols, later.openers)
+    )
     return replace(later, start=start, symbols=symbols, openers=openers)
 
 
 def _check_ends(machine: Transducer) -> None:
     """Rows without a symbol of their own, the last ones, close without one, and others with one."""
     state, _, out, after = machine.steps
+    start, has_none = np.array(machine.start), np.equal(machine.symbols, machine.base)
     for last in (False, True):
         now = np.zeros(machine.states, bool)
-        begun = [
-            s
-            for s, x in zip(machine.start, machine.symbols, strict=True)
-            if (x == machine.base) == last
-        ]
-        now[begun] = True
+        now[start[has_none == last]] = True
         while (added := after[now[state] & ~now[after]]).size:
             now[added] = True
         wrong = np.isin(out, machine.closers) if last else out == machine.base
@@ -157,43 +153,34 @@ def _kept(rule: Rule, machine: Transducer) -> list[int]:
     return [machine.tapes.index(tape) for tape in same]
 
 
+def _words(rule: Rule, later: Transducer) -> np.ndarray:
+    """The letter of a word of L in each column of a later row."""
+    axes = [*_kept(rule, later), later.tapes.index(ABOVE)]
+    return np.ravel_multi_index(tuple(later.columns[axes]), (later.base + 1,) * len(axes))
+
+
 def _accepted(rule: Rule, later: Transducer) -> Accepted:
     """L by subsets of the states of ``later``, all that tells them apart but what they write."""
     silent = np.where(later.written == later.base + 1, later.base + 1, 0)
     plain = reduced(replace(later, written=silent, symbols=(), openers=()))
-    letters, radix = plain.columns, plain.base + 1
-    axes = [*_kept(rule, plain), plain.tapes.index(ABOVE)]
-    named = np.ravel_multi_index(tuple(letters[axes]), (radix,) * len(axes))
-    count = radix ** len(axes)
-    table = plain.next.reshape(plain.states, -1)
-
-    def after(subset: frozenset[int]) -> Iterator[frozenset[int]]:
-        reached = table[sorted(subset)]
-        for letter in range(count):
-            states = np.unique(reached[:, named == letter])
-            yield frozenset(states[states >= 0].tolist())
-
-    following, subsets = _subsets(frozenset(plain.start), after)
-    behind = {*np.flatnonzero(_is_done(plain)).tolist()}
-    done = np.array([not behind.isdisjoint(subset) for subset in subsets])
-    return Accepted(following, _for_ever(following[:, count - 1], done))
-
-
-def _subsets(
-    start: frozenset[int], after: Callable[[frozenset[int]], Iterable[frozenset[int]]]
-) -> tuple[np.ndarray, list[frozenset[int]]]:
-    """The number of the subset that follows each by each letter, and all that are reached."""
-    numbers, rows = {start: 0}, list[list[int]]()
-    for subset in (queue := [start]):
-        rows.append([])
-        for successor in after(subset):
+    word, table = _words(rule, plain), plain.next.reshape(plain.states, -1)
+    columns = [word == letter for letter in range(word.max() + 1)]
+    numbers, following = {frozenset(plain.start): 0}, list[list[int]]()
+    for subset in (queue := [*numbers]):
+        reached, row = table[sorted(subset)], list[int]()
+        for column in columns:
+            states = np.unique(reached[:, column])
+            successor = frozenset(states[states >= 0].tolist())
             if successor not in numbers:
                 if len(numbers) == MOST_SUBSETS:
                     raise NotClosed(f"more than {MOST_SUBSETS:,} kinds of rows above differ")
                 numbers[successor] = len(numbers)
                 queue.append(successor)
-            rows[-1].append(numbers[successor])
-    return np.array(rows), queue
+            row.append(numbers[successor])
+        following.append(row)
+    behind = {*np.flatnonzero(_is_done(plain)).tolist()}
+    done = np.array([not behind.isdisjoint(subset) for subset in queue])
+    return Accepted(np.array(following), _for_ever(np.array(following)[:, -1], done))
 
 
 def _for_ever(after: np.ndarray, done: np.ndarray) -> np.ndarray:
@@ -219,24 +206,20 @@ def _check_closure(rule: Rule, machine: Transducer, accepted: Accepted, opener: 
 
     With an ``opener`` every row that closes with it.
     """
-    letters, radix = machine.columns, machine.base + 1
-    kept = np.zeros(letters.shape[1], np.int64)
-    for axis in _kept(rule, machine):
-        kept = kept * radix + letters[axis]
-    each = radix ** len(_kept(rule, machine))
+    radix, axes = machine.base + 1, _kept(rule, machine)
+    each, kept = radix ** len(axes), np.zeros(machine.next[0].size, np.int64)
+    for axis in axes:
+        kept = kept * radix + machine.columns[axis]
     late = rule.shift + machine.lag
     buffered = (each + 1) ** late  # the kept letters of the last columns; ``each``: none yet
-    table, out = (
-        machine.next.reshape(machine.states, -1),
-        machine.written.reshape(machine.states, -1),
-    )
+    table, out = (x.reshape(machine.states, -1) for x in (machine.next, machine.written))
     d = len(accepted.next)
     ends = np.isin(out, machine.closing)
     goes_on = ~ends | (out == machine.base + 2) | ((out == machine.base) & rule.counted)
     if opener is not None:
         goes_on = ~ends | (out == opener)
     over = ends | (out > machine.base)
-    _bound(machine.states * d * buffered * letters.shape[1])
+    _bound(machine.states * d * buffered * len(kept))
 
     def step(now: np.ndarray) -> np.ndarray:
         now, buffer = np.divmod(now, buffered)
@@ -263,9 +246,7 @@ def _check_closure(rule: Rule, machine: Transducer, accepted: Accepted, opener: 
 
 def _check_totality(rule: Rule, later: Transducer, accepted: Accepted) -> None:
     """Of every word of L it has a run, whatever the row's symbol and own number are."""
-    letters, radix = later.columns, later.base + 1
-    axes = [*_kept(rule, later), later.tapes.index(ABOVE)]
-    named = np.ravel_multi_index(tuple(letters[axes]), (radix,) * len(axes))
+    letters, radix, named = later.columns, later.base + 1, _words(rule, later)
     digits, numbers = np.zeros_like(named), rule.first if rule.listed else None
     if numbers is not None:
         digits = letters[later.tapes.index(numbers.tapes[0])]

@@ -9,7 +9,8 @@ import numpy as np
 
 from tasks.ragged import Ragged, Rng
 from tasks.whole import BOTH, CARRIED, DIGITS, Whole, ways
-from tasks.words import COLON, WordTask
+from tasks.word_rule import COLON
+from tasks.words import WordTask
 
 PLUS, MINUS = "+", "-"
 TEN = tuple(DIGITS)

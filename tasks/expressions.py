@@ -13,7 +13,8 @@ from itertools import product
 from typing import Any
 
 from tasks.rules import ROW
-from tasks.words import COLON, WordTask
+from tasks.word_rule import COLON
+from tasks.words import WordTask
 
 MODULUS = 5
 Value = tuple[int, ...]

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -53,38 +53,35 @@ def machine(
     _check(symbols, lag, len(tapes))
     base, k = len(symbols), len(tapes)
     number = {word: i for i, word in enumerate(symbols)}
-    closing = {CLOSED: base, NOTHING: base + 1, ROW: base + 2, END: base + 3}
-    codes: dict[Any, int] = {**closing, **number}
-    letters = [*product((*symbols, None), repeat=k)]
+    codes: dict[Any, int] = {None: base, NOTHING: base + 1, ROW: base + 2, END: base + 3, **number}
+    columns = [*product((*symbols, None), repeat=k)]
+    row = _Row(step, end, lag, {*closers}, turns)
     begun = [("on", (False,) * k, 0, state) for state in [x for x, _, _ in starts] or [start]]
     states: dict[Any, int] = {state: i for i, state in enumerate(dict.fromkeys(begun))}
-    after, written = list[np.ndarray](), list[np.ndarray]()
+    tables = list[np.ndarray]()
     for state in (queue := [*states]):
-        rows = np.full((2, len(letters)), NO)
-        possible = [not {*closers} & {*x} and _in_turn(turns, state[1], x) for x in letters]
-        for at in np.flatnonzero(possible):
-            if (move := _transition(state, letters[at], step, end, lag)) is None:
+        table = np.full((2, len(columns)), NO)
+        for at, column in enumerate(columns):
+            if (move := row.move(state, column)) is None:
                 continue
-            following, word = _closed(letters[at], move, closers) if closers else move
+            following, word = move
             if word not in codes:
                 raise TaskError(f"{word!r} is written and is not a symbol: {_listed(symbols)}")
             if following not in states:
                 states[following] = len(states)
                 queue.append(following)
-            rows[:, at] = states[following], codes[word]
-        after.append(rows[0])
-        written.append(rows[1])
-        _check_count(states, letters)
-    shape = (len(after), *(base + 1,) * k)
-    rows, out = np.reshape(after, shape), np.reshape(written, shape)
+            table[:, at] = states[following], codes[word]
+        tables.append(table)
+        _check_count(states, columns)
+    after, written = np.swapaxes(tables, 0, 1).reshape(2, -1, *(base + 1,) * k)
     what: dict[str, Any] = {"closers": tuple(number[word] for word in closers)}
     for name, words in ("symbols", [x for _, x, _ in starts]), ("openers", [x for *_, x in starts]):
         what[name] = tuple(number.get(x or "", base) for x in words) if any(words) else ()
     first = tuple(states[state] for state in begun)
-    result = reduced(Transducer(base, tuple(tapes), first, rows, out, words=True, lag=lag, **what))
-    if not result.states:
+    whole = Transducer(base, tuple(tapes), first, after, written, words=True, lag=lag, **what)
+    if not (transducer := reduced(whole)).states:
         raise TaskError("no source ends: step or end gives None wherever one could")
-    return result
+    return transducer
 
 
 def _listed(symbols: Sequence[str]) -> str:
@@ -99,13 +96,92 @@ def _check_count(states: Collection[Any], letters: Sequence[Any]) -> None:
         )
 
 
-def _closed(column: Sequence[str | None], move: tuple[Any, Any], closers: Sequence[str]) -> Any:
-    """A state and what is written before it, in rows that close with words of their own."""
-    following, word = move
-    if word == ROW:
-        raise TaskError(f"a row closes with {ROW}: it has closers, so give one of them")
-    ended = tuple(letter is None for letter in column)
-    return ("done", ended, 0, 0) if word in closers else following, word
+NOTHING = ("nothing",)
+"""In place of a word: nothing stands behind the row, or in its first columns."""
+Column = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """How a row is written, by what ``machine`` is given.
+
+    A state is a tuple: ``on`` while letters are read, ``end`` while the words of ``end`` follow,
+    ``done`` behind the row's close, or ``over`` behind an output's, where anything may be read;
+    which tapes have ended; up to the lag how many columns there were; and the state of ``step``, or
+    the words that still follow.
+    """
+
+    step: Step
+    end: End
+    lag: int
+    closers: set[str]
+    turns: Sequence[int]
+
+    def move(self, state: Any, column: Column) -> Any:
+        """The state after a column, and the word that is written there; None where there is none.
+
+        A word that is None closes the row.
+        """
+        kind, over, count, of = state
+        ended = tuple(letter is None for letter in column)
+        if not self.closers.isdisjoint(column) or not self._in_turn(over, ended):
+            return None
+        if kind == "over":
+            return state, NOTHING
+        if any(before and not now for before, now in zip(over, ended, strict=True)):
+            return None  # nothing follows the end of a tape
+        late, on = count < self.lag, ("on", ended, min(count + 1, max(self.lag, 1)))
+        if not all(ended):
+            if kind != "on" or (move := self.step(of, *column)) is None:
+                return None
+            following, word = _checked(move)
+            if late:
+                return (*on, following), NOTHING
+            if word == END:  # whatever else is read
+                return ("over", ended, 0, 0), END
+            return self._written((*on, following), word, ended)
+        if kind == "done":
+            return ("done", ended, 0, 0), NOTHING
+        if kind == "on" and not count and column:
+            return None  # nothing was read
+        if kind == "on" and late:
+            return (*on, of), NOTHING
+        if kind == "on" and not _is_end(of := self.end(of)):
+            return None
+        return self._written(("end", ended, 0, tuple(of[1:])), of[0] if of else None, ended)
+
+    def _in_turn(self, over: Sequence[bool], ended: Sequence[bool]) -> bool:
+        """Can letters of tapes stand in a column that are by turns those of one text?"""
+        ends = [ended[axis] for axis in self.turns]
+        return ends == sorted(ends) and (all(ends) or not any(over[axis] for axis in self.turns))
+
+    def _written(self, following: Any, word: str | None, ended: tuple[bool, ...]) -> Any:
+        """A state with what is written before it; after a word that closes the row, no other."""
+        if self.closers and word == ROW:
+            raise TaskError(f"a row closes with {ROW}: it has closers, so give one of them")
+        closes = word is None or word in (ROW, END) or word in self.closers
+        return ("done", ended, 0, 0) if closes else following, word
+
+
+def _checked(move: Any) -> Any:
+    """What a step gives; ``TaskError`` where it is not a state and a word."""
+    if not isinstance(move, tuple) or len(move) != 2 or not isinstance(move[0], Hashable):
+        raise TaskError(f"a step gives {move!r}: give (next state, word), or None")
+    if type(move[1]) is not str and move[1] is not None:
+        raise TaskError(f"a step writes {move[1]!r}: give a text, or None")
+    return move
+
+
+def _is_end(words: Any) -> bool:
+    """May a source end where these words follow? ``TaskError`` where they are none."""
+    if words is None:
+        return False
+    plain = isinstance(words, tuple | list) and {*map(type, words)} <= {str}
+    if not plain or {*words[:-1]} & {ROW, END}:
+        raise TaskError(
+            f"an end gives {words!r}: give a tuple of words, {ROW} or {END} last, or None"
+        )
+    return True
 
 
 def column_machine(
@@ -185,12 +261,6 @@ def _columns(
     return after, out
 
 
-def _in_turn(turns: Sequence[int], over: Sequence[bool], column: Sequence[str | None]) -> bool:
-    """Can letters of tapes stand in a column that are by turns those of one text?"""
-    ended = [column[axis] is None for axis in turns]
-    return ended == sorted(ended) and (all(ended) or not any(over[axis] for axis in turns))
-
-
 def _check(symbols: Sequence[str], lag: int, tapes: int) -> None:
     if not 1 <= len(symbols) <= MOST_SYMBOLS:
         raise TaskError(f"{len(symbols)} symbols: a rule has 1 to {MOST_SYMBOLS}")
@@ -208,60 +278,6 @@ def _check(symbols: Sequence[str], lag: int, tapes: int) -> None:
         )
 
 
-CLOSED, NOTHING = ("closed",), ("nothing",)
-"""In place of a word: the row closes, and nothing stands behind it or in the first columns."""
-
-
-def _transition(state: Any, column: tuple[str | None, ...], step: Step, end: End, lag: int) -> Any:
-    """The state after a column, and the word that is written there; None where there is none."""
-    what, over, count, of = state
-    if what == "over":
-        return state, NOTHING
-    ended = tuple(letter is None for letter in column)
-    if any(before and not now for before, now in zip(over, ended, strict=True)):
-        return None  # nothing follows the end of a tape
-    late, next_count = count < lag, min(count + 1, max(lag, 1))
-    if what == "on" and not all(ended):
-        move = step(of, *column)
-        if move is None:
-            return None
-        if not isinstance(move, tuple) or len(move) != 2 or not isinstance(move[0], Hashable):
-            raise TaskError(f"a step gives {move!r}: give (next state, word), or None")
-        following, word = move
-        if type(word) is not str and word is not None:
-            raise TaskError(f"a step writes {word!r}: give a text, or None")
-        if late:
-            return ("on", ended, next_count, following), NOTHING
-        if word == END:  # whatever else is read
-            return ("over", ended, 0, 0), END
-        return _written(("on", ended, next_count, following), word, ended)
-    if not all(ended):
-        return None
-    if what == "done":
-        return ("done", ended, 0, 0), NOTHING
-    if what == "on" and not count and column:
-        return None  # nothing was read
-    if what == "on" and late:
-        return ("on", ended, next_count, of), NOTHING
-    left: Any = end(of) if what == "on" else of
-    if left is None:
-        return None
-    plain = isinstance(left, tuple | list) and {*map(type, left)} <= {str}
-    if not plain or {*left[:-1]} & {ROW, END}:
-        raise TaskError(
-            f"an end gives {left!r}: give a tuple of words, {ROW} or {END} last, or None"
-        )
-    return _written(("end", ended, 0, tuple(left[1:])), left[0] if left else None, ended)
-
-
-def _written(following: Any, word: str | None, ended: tuple[bool, ...]) -> Any:
-    """A state with what is written before it; after a word that closes the row, no other one."""
-    done = ("done", ended, 0, 0)
-    if word is None or word in (ROW, END):
-        return done, word or CLOSED
-    return following, word
-
-
 def columns_seen(transducer: Transducer) -> int | None:
     """In how many columns before it letters and writing tell what a row writes; None: in no number.
 
@@ -271,21 +287,22 @@ def columns_seen(transducer: Transducer) -> int | None:
     """
     q, together = transducer.states, _together(transducer)
     tables = zip(*(x.reshape(q, -1).T for x in (transducer.next, transducer.written)), strict=True)
-    columns = [(after, out) for after, out in tables if (after >= 0).sum() > 1]
+    columns = [
+        (states, after[states], out[states])
+        for after, out in tables
+        if len(states := np.flatnonzero(after >= 0)) > 1
+    ]
 
     def before(pairs: np.ndarray) -> np.ndarray:
         """The states that a column leads to one of these pairs, both writing the same in it."""
         lead = np.zeros((q, q), bool)
-        for after, out in columns:
-            known = np.flatnonzero(after >= 0)
-            to, wrote = after[known], out[known]
-            lead[np.ix_(known, known)] |= (wrote[:, None] == wrote) & pairs[np.ix_(to, to)]
+        for states, after, out in columns:
+            lead[np.ix_(states, states)] |= (out[:, None] == out) & pairs[np.ix_(after, after)]
         return lead & together
 
     pairs = np.zeros((q, q), bool)
-    for after, out in columns:
-        known = np.flatnonzero(after >= 0)
-        pairs[np.ix_(known, known)] |= out[known][:, None] != out[known]
+    for states, _, out in columns:
+        pairs[np.ix_(states, states)] |= out[:, None] != out
     pairs &= together
     while (wider := pairs | before(pairs)).sum() > pairs.sum():
         pairs = wider

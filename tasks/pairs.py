@@ -6,7 +6,6 @@ beyond the file; otherwise only the file does.
 
 from __future__ import annotations
 
-import math
 import re
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 
 from tasks.base import Task, TaskError
 from tasks.pair_files import Texts, read_pairs
-from tasks.ragged import Ragged, Rng, from_integers
+from tasks.ragged import Ragged, Rng
 from tasks.written import Written, rule_named, squeezed
 
 
@@ -129,16 +128,6 @@ class FilePairs(Task):
 
     def smallest(self) -> list[str]:
         return [self._rule.render(source) for source in self._rule.task.smallest()]
-
-    def every(self, length: int, most: int) -> Texts | None:
-        """Return all problems with operands of at most ``length`` digits; None beyond ``most``."""
-        rule = self._rule
-        sizes = [rule.task.base**width for width in rule.task.widths(length)]
-        if math.prod(sizes) > most:
-            return None
-        numbers = np.indices(sizes).reshape(len(sizes), -1)
-        operands = (from_integers(number, rule.task.base) for number in numbers)
-        return rule.texts(rule.task.problems(*operands))
 
     @property
     def _rule(self) -> Written:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -78,17 +79,28 @@ def stack(parts: Sequence[Ragged]) -> Ragged:
     return from_flat(flat, np.concatenate([part.lengths for part in parts]))
 
 
-def join(*parts: Ragged) -> Ragged:
-    """Row by row, the values of each part one after another."""
-    lengths = np.sum([part.lengths for part in parts], axis=0)
-    dtype = np.result_type(*(part.values for part in parts))
-    values = np.zeros((len(parts[0]), int(lengths.max(initial=0))), dtype)
-    start = np.zeros(len(values), np.int64)
-    for part in parts:
-        rows, columns = np.nonzero(part.inside)
-        values[rows, start[rows] + columns] = part.values[rows, columns]
-        start = start + part.lengths
-    return Ragged(values, lengths)
+def join(*parts: Ragged | int, fill: int = 0, dtype: Any = None) -> Ragged:
+    """Row by row, the values of each part one after another; a number is one in each row.
+
+    ``fill``: what stands behind a row's end.
+    """
+    n = next(len(part) for part in parts if isinstance(part, Ragged))
+    lengths = [part.lengths if isinstance(part, Ragged) else np.ones(n, np.int64) for part in parts]
+    total = np.sum(lengths, axis=0)
+    types = [part.values.dtype if isinstance(part, Ragged) else np.int16 for part in parts]
+    values = np.full((n, int(total.max(initial=0))), fill, dtype or np.result_type(*types))
+    start = np.zeros(n, np.int64)
+    for part, length in zip(parts, lengths, strict=True):
+        end = start + length
+        if isinstance(part, Ragged):
+            first, last = start.min(initial=values.shape[1]), end.max(initial=0)
+            place = np.arange(first, last)
+            here = (place >= start[:, None]) & (place < end[:, None])
+            values[:, first:last][here] = part.flat
+        else:
+            values[np.arange(n), start] = part
+        start = end
+    return Ragged(values, total)
 
 
 def joined_rows(rows: Sequence[Ragged], closer: int | None) -> Ragged:

@@ -169,8 +169,6 @@ class LongMultiplication(RowTask):
     def widths(self, length: Size) -> tuple[int, ...]:
         return extent(length)
 
-    row_operand = 1
-
     def begin(self, digit: int) -> tuple[int, int, int]:
         """The state: the row's digit, a carry, and how the row above compares with the operand.
 
@@ -326,9 +324,7 @@ def _read(state: int, symbol: int, base: int) -> int:
     """The state after one digit more, or ``base``, its end; numbers do not begin with a 0."""
     if symbol == base:
         return OVER if state in (ZERO, DIGIT, OVER) else NO
-    if state == OVER:
-        return NO
-    return DIGIT if symbol else (LEADING if state else ZERO)
+    return NO if state == OVER else DIGIT if symbol else LEADING if state else ZERO
 
 
 def _until_over(

@@ -10,12 +10,10 @@ decided where it stands.
 from __future__ import annotations
 
 import re
-from itertools import product
 from typing import Any
 
 from tasks.base import TaskError
 from tasks.rules import END, ROW
-from tasks.tables import header, table_rows
 from tasks.words import WordTask
 
 ELEMENTARY = 110
@@ -25,10 +23,6 @@ UNIVERSAL = "4LA4LA3RA2LA0RA0RD_1LB0RB3LC4RB3LB2RB_5RA1RC4RD2RC---1RA_5LB0RD5LB4
 https://doi.org/10.1016/S0304-3975(96)00077-1): its symbols 0, 1, b, b>, <b, c are 0 to 5 here."""
 NOTATION = re.compile(r"([0-9][LR][A-Z]|---)+(_([0-9][LR][A-Z]|---)+)*")
 """Turing machines as lists of busy beavers have them: the symbols of each state in order."""
-MOVES = ("state", "symbol", "write", "move", "next")
-"""Columns of a Turing machine's table; a next state without entries of its own has halted."""
-NEIGHBOURS = ("left", "cell", "right", "next")
-"""Columns of a cellular automaton's table; beyond both ends stands its first line's cell."""
 MARKS = STAYS, GROWS = ".", "<"
 HALTED, BEHIND = "!", "~"
 
@@ -37,16 +31,13 @@ class Tape(WordTask):
     """Steps of a machine, each a row: ``2 : 0 1 1 -> 1 0 1`` (by default of Rule 110)."""
 
     name = "tape"
-    options = ("rule", "table")
+    options = ("rule",)
     counted = True
     ahead = 1
     train_length = 8
 
-    def __init__(self, rule: str | None = None, table: str | None = None):
-        if rule is not None and table is not None:
-            raise TaskError("a rule and a table: give one of them")
-        self.by: Cells | Turing
-        self.by = from_table(table) if table is not None else read(rule or str(ELEMENTARY))
+    def __init__(self, rule: str | None = None):
+        self.by = read(rule or str(ELEMENTARY))
         self.symbols, self.start = self.by.symbols, self.by.start
 
     def step(self, state: Any, word: str) -> Any:
@@ -82,28 +73,21 @@ class Tape(WordTask):
 
 
 class Cells:
-    """A cellular automaton: ``new[left, cell, right]`` is what a cell becomes.
+    """An elementary cellular automaton by its number; zeros stand beyond both ends."""
 
-    Beyond both ends stands ``blank``.
-    """
+    symbols = ("0", "1")
+    start: Any = ("0", "0")
+    example = "0 1 1 0"
 
-    def __init__(self, new: dict[tuple[str, str, str], str], blank: str):
-        self.new, self.blank = new, blank
-        self.symbols = tuple(dict.fromkeys(cell for _, cell, _ in new))
-        self.start: Any = (blank, blank)
-
-    @property
-    def example(self) -> str:
-        first, *_, last = self.symbols
-        return f"{first} {last} {last} {first}"
+    def __init__(self, number: int):
+        self.new = f"{number:08b}"[::-1]
 
     def step(self, state: Any, cell: str, below: bool = False) -> Any:
         left, here = state
-        return (here, cell), self.new[left, here, cell]
+        return (here, cell), self.new[int(left + here + cell, 2)]
 
     def end(self, state: Any, below: bool = False) -> Any:
-        left, here = state
-        return (self.new[left, here, self.blank],)
+        return (self.new[int(state[0] + state[1] + "0", 2)],)
 
 
 class Turing:
@@ -117,11 +101,6 @@ class Turing:
         self.halted, behind = ([mark + symbol for symbol in plain] for mark in (HALTED, BEHIND))
         self.marked = (*self.halted, *behind)
         self.symbols = (STAYS, GROWS, *plain, *self.heads, *self.marked)
-        if len({*self.symbols}) < len(moves) + 3 * len(plain) + 2:
-            raise TaskError(
-                f"a cell is written as its state and symbol, or as {STAYS}, {GROWS}, {HALTED} or "
-                f"{BEHIND}: two of these are the same; give other names"
-            )
         self.start: Any = "mark"
 
     @property
@@ -205,9 +184,7 @@ class Turing:
 def read(rule: str) -> Cells | Turing:
     """A number, or a table such as ``1RB1LB_1LA1RZ``; ``TaskError`` for anything else."""
     if re.fullmatch(r"\d{1,3}", rule) and int(rule) < 256:
-        code = f"{int(rule):08b}"[::-1]
-        cells = product("01", repeat=3)
-        return Cells({(a, b, c): code[int(a + b + c, 2)] for a, b, c in cells}, "0")
+        return Cells(int(rule))
     rows = [re.findall("...", state) for state in rule.split("_")]
     if not NOTATION.fullmatch(rule) or len({len(row) for row in rows}) != 1 or len(rows) > 20:
         raise TaskError(
@@ -223,25 +200,3 @@ def read(rule: str) -> Cells | Turing:
     if not used <= {str(symbol) for symbol in range(len(rows[0]))}:
         raise TaskError(f"rule {rule!r} writes a symbol for which it has no column")
     return Turing(moves)
-
-
-def from_table(table: str) -> Cells | Turing:
-    """The machine of the text of a CSV file; ``TaskError`` says which entry is wrong."""
-    if header(table) == NEIGHBOURS:
-        rows = table_rows(table, NEIGHBOURS, read=3)
-        cells = {cell for _, cell, _, _ in rows}
-        if odd := {word for row in rows for word in row} - cells:
-            raise TaskError(f"the table has no entry for cell {min(odd)}, which it names")
-        return Cells({(a, b, c): new for a, b, c, new in rows}, rows[0][1])
-    if header(table) != MOVES:
-        raise TaskError(
-            f"a table begins with the line {','.join(MOVES)} for a Turing machine, or with "
-            f"{','.join(NEIGHBOURS)} for a cellular automaton"
-        )
-    rows = table_rows(table, MOVES)
-    plain = {symbol for _, symbol, *_ in rows}
-    for state, symbol, write, move, _ in rows:
-        if move not in ("L", "R") or write not in plain:
-            wrong = f"move {move}: give L or R" if write in plain else f"{write} is no symbol of it"
-            raise TaskError(f"the table's entry for state {state} and symbol {symbol}: {wrong}")
-    return Turing({(row[0], row[1]): (row[2], row[3], row[4]) for row in rows})

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from tasks.base import TaskError
 from tasks.rules import END, ROW
-from tasks.words import COLON, WordTask
+from tasks.word_rule import COLON
+from tasks.words import WordTask
 
 DIGITS = "0123456789"
 

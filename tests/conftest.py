@@ -19,7 +19,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
-from abc_calib.calibration import pipeline, windows
+from abc_calib.calibration import pipeline, trial
 from abc_calib.config import PRESETS, RunConfig, TrainOptions, TransformerOptions
 from abc_calib.data import DigitData, make_data
 from abc_calib.data.vocabulary import TokenIds
@@ -30,7 +30,6 @@ from abc_calib.nn.build import build_model
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, RESULT, write_record
-from abc_calib.stages import calibrating
 from abc_calib.sweeps.workers import ensure, unpacked
 from cli import console
 from cli.main import app
@@ -61,8 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibrates models that are not right, on whatever lines are found."""
     monkeypatch.setattr(pipeline, "THROUGHOUT", -1.0)
-    monkeypatch.setattr(calibrating, "undecided", lambda *_, **__: (0, 1))
-    monkeypatch.setattr(windows, "undecided", lambda *_, **__: (0, 1))
+    monkeypatch.setattr(trial, "undecided", lambda *_, **__: (0, 1))
 
 
 @pytest.fixture(autouse=True)

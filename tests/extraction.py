@@ -17,8 +17,8 @@ import numpy as np
 from abc_calib.data import Data
 from abc_calib.errors import AbcError
 from abc_calib.nn.base import in_float64
+from abc_calib.proof.occurrence import Occurrence
 from abc_calib.proof.prove import Proof, check, prepare
-from abc_calib.proof.windows import Occurrence
 from tasks.rules import NO, Transducer, reduced
 
 MOST_COLUMNS = 4_000_000

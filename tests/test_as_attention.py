@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import warnings
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import abc_calib as abc
-from abc_calib.errors import AbcWarning, UsageError
+from abc_calib.errors import UsageError
 
 CLOSE, END = 10, 11
 """Ids: ten digits, what closes a source, the end; sequences are ``a b c = c b a end``."""
@@ -83,18 +82,6 @@ def test_contradictions_are_those_that_counting_windows_finds():
     given = batch | {"labels": labels}
     assert wanted > 300
     assert abc.contradictions(one, given, delimiters=[CLOSE]) == (wanted, 2000)
-    found = [abc.as_attention(along(4), reversing(4), delimiters=[CLOSE])]
-    with pytest.warns(AbcWarning, match="no model is right in all of them"):
-        abc.fit_lines(found, threshold=0.5, batches=[given], delimiters=[CLOSE])
-
-
-def test_an_attention_draws_itself():
-    attention = abc.as_attention(along(4), reversing(4), delimiters=[CLOSE])
-    assert attention._repr_html_().count("data:image/png;base64,") == 6
-    image = attention.image("cross", 1)
-    assert image.shape == (160, 2 * 160 + 4, 3) and tuple(image[4 * 16, 3 * 16]) == (253, 231, 36)
-    with pytest.raises(UsageError, match=r"no attention 'cross', layer 7.*layers 0 to 2"):
-        attention.image("cross", 7)
 
 
 def test_weights_that_do_not_fit_are_refused():
@@ -115,10 +102,8 @@ def test_the_guide_runs_and_its_biases_follow_the_lines():
     code = (docs / "my_module.py").read_text()
     assert code.endswith(shown)
     names: dict[str, Any] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AbcWarning)  # its weights are random
-        exec(code, names)
-    assert names["pixels"].shape[2] == 3 and names["logits"].shape == (64, 103, 13)
+    exec(code, names)
+    assert names["maps"].shape == (2, 9, 9) and names["logits"].shape == (64, 103, 13)
     module, width = names["module"], 9
     batch = names["reversed_digits"](width)
     biases = [*names["biases_of"](reading_lines(), width)][:2]

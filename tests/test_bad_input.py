@@ -11,7 +11,8 @@ from unittest.mock import Mock
 import pytest
 from conftest import VANILLA, change_json
 
-from abc_calib import memory, stages
+import abc_calib
+from abc_calib import memory
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.geometry import LineBias
 from abc_calib.nn import saved
@@ -51,7 +52,6 @@ abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': inpu
 abc train addition --attention-window 1 => --attention-window 1: the operands of addition in format
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
 abc train successor --cross-scheme learned => no such option: --cross-scheme
-abc train addition --model decoder --scheme alibi:cross=end => has no cross-attention; choose alibi
 abc train successor --heads 3 => width 64 is not divisible by 3 heads: choose a width that
 abc train successor --scheme rope --width 12 --heads 4 => width 12 with heads 4 makes 3 a head: ch
 abc train copy --model gru --optimizer muon => --optimizer muon: this model takes adam
@@ -90,7 +90,6 @@ abc retrain successor-vanilla-seed0-1 => is not calibrated: abc calibrate
 abc retrain => is trained already: calibrate again for another one
 abc reproduce tabel1 => did you mean table1?
 abc reproduce table1 --budget -1 => --budget -1: input should be greater than 0
-abc reproduce table1 --results . => --results is the folder of --from-results: give both
 abc reproduce table1 --from-results --budget 3 => --from-results runs without --budget: leave it out
 abc reproduce table1 --row xpe => no row 'xpe' here
 abc certify successor-calibrated-seed0-1 --run x => --run x: a run is named already; leave one out
@@ -222,8 +221,8 @@ def test_running_out_of_memory_all_the_same_is_told(tiny, refused, monkeypatch):
 
 
 def test_ctrl_c_stops_with_its_own_code_and_a_defect_has_its_traceback(tiny, refused, monkeypatch):
-    monkeypatch.setattr(stages, "evaluate", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(abc_calib, "evaluate", Mock(side_effect=KeyboardInterrupt))
     assert refused(130, "eval", "--quiet") == "stopped"
-    monkeypatch.setattr(stages, "evaluate", Mock(side_effect=RuntimeError("a defect")))
+    monkeypatch.setattr(abc_calib, "evaluate", Mock(side_effect=RuntimeError("a defect")))
     with pytest.raises(RuntimeError, match="a defect"):
         refused(1, "eval")

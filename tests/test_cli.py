@@ -21,6 +21,7 @@ from conftest import CALIBRATED, VANILLA, change_json, quicker, vouch
 from rich.console import Console
 from rich.text import Text
 
+import abc_calib
 from abc_calib import certified, progress, stages
 from abc_calib.calibration import trial as check
 from abc_calib.config import Origin
@@ -29,14 +30,12 @@ from abc_calib.evaluation import Evaluator
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Decoded
 from abc_calib.reporting.page.commands import commands
-from abc_calib.reproduction import demo
-from abc_calib.reproduction.demo import worked_example
 from abc_calib.runs import Run
 from abc_calib.version import __version__
 from cli import console
-from cli.calibrate import compared
+from cli.demo import worked_example
 from cli.main import app
-from cli.train import trained
+from cli.train import compared, trained
 from tasks import TASKS, Successor, get_task
 
 QUICK = (
@@ -163,28 +162,6 @@ def test_quiet_says_nothing(tiny, abc):
         assert "--json" in words or said.out == ""
 
 
-def test_options_of_a_calibration_reach_the_configuration(tiny, abc):
-    options = {
-        **{"fit": "mean", "dirs": ["anti", "diag"], "threshold": 2, "samples": 99},
-        **{"layer": "own", "sites": ["cross", "self"], "anchors": "segment"},
-        **{
-            "average": "digits",
-            "attention": "raw",
-            "off_line_bias": -3,
-            "values": "hard",
-            "empty": "sink",
-        },
-    }
-    words: list[object] = []
-    for name, value in options.items():
-        given = ", ".join(value) if isinstance(value, list) else value
-        words += [f"--{name.replace('_', '-')}", given]
-    said = abc("calibrate", VANILLA, *words, "--no-retrain", "--json", "--quiet")
-    assert said.err == ""
-    made = Path(said.json()["run"])
-    assert json.loads((made / "config.json").read_text())["calibration"] == options
-
-
 def test_commands_take_one_thread_by_default_and_work_in_parts_all_of_torch(tiny, abc):
     before = torch.get_num_threads()
     evaluate = ("eval", "--lengths", 1, "--samples", 5)
@@ -297,23 +274,15 @@ def tiny_preset(monkeypatch) -> None:
 def test_the_demo_trains_calibrates_compares_and_draws(abc, tiny_preset, runs_root):
     said = abc("demo", "successor", "--base", 3, "--lengths", "3,8", "--samples", 20)
     assert said.code == 0
-    *_, problem, answer, files, last = said.out.splitlines()
+    *_, problem, answer, _, last = said.out.splitlines()
     assert len(problem) == 40 and answer.startswith("= ")
-    folder = runs_root / "successor-calibrated-seed0-1" / "demo"
-    assert files == f"table, curve and heatmaps: {folder}"
-    assert last == f"the page, with the model in it: {folder / 'report.html'}"
-    for stage in ("1/5 training 50/900", "2/5 retraining 50/60", "3/5 evaluating", "5/5 fig"):
+    page = runs_root / "successor-calibrated-seed0-1" / "report.html"
+    assert last == f"the page, with the model in it: {page}" and page.is_file()
+    for stage in ("1/5 training 50/900", "2/5 retraining 50/60", "3/5 evaluating", "5/5 an ex"):
         assert stage in said.err
-    figures = [f"bias-{site}-layer0" for site in ("self", "cross")]
-    drawn = [f"{name}.{kind}" for name in (*figures, "accuracy") for kind in ("pdf", "png")]
-    made = {path.name for path in folder.iterdir()}
-    assert made == {*drawn, "accuracy.csv", "accuracy.md", "report.html", "self.npz", "cross.npz"}
-    table = pd.read_csv(folder / "accuracy.csv")
-    series = ["vanilla, random", "vanilla, carry", "calibrated, random", "calibrated, carry"]
-    assert table.series.drop_duplicates().tolist() == series
-    assert table.groupby("series").length.apply(list).tolist() == [[3, 8]] * 4
-    assert (table.n == 20).all()
-    assert f"`{problem}` gives " in (folder / "accuracy.md").read_text()
+    rows = pd.read_csv(page.parent / "eval.csv")
+    assert sorted(rows.set) == ["carry", "carry", "random", "random"]
+    assert sorted({*rows.length}) == [3, 8] and (rows.n == 20).all()
 
 
 def test_an_example_that_never_ends_is_a_wrong_one(tiny, monkeypatch):
@@ -322,9 +291,9 @@ def test_an_example_that_never_ends_is_a_wrong_one(tiny, monkeypatch):
     def endless(*_, **__):
         raise AbcError("the model wrote no end")
 
-    monkeypatch.setattr(demo.stages, "predict", endless)
-    problem, *rest = worked_example(Run(tiny.calibrated))
-    assert rest == ["no number", False] and len(problem) == 40
+    monkeypatch.setattr(abc_calib, "predict", endless)
+    problem, answer = worked_example(Run(tiny.calibrated)).split("\n")
+    assert answer == "= no number (WRONG)" and len(problem) == 40
 
 
 SMALL = {"decoder_layers": 1, "heads": 2, "width": 8, "feedforward": 16, "batch": 5}
@@ -378,13 +347,13 @@ def test_the_commands_of_a_run_have_all_that_it_was_made_with(tiny):
 def test_options_of_a_foreign_model_are_taken_or_refused(abc, monkeypatch):
     """``--minutes`` reaches the proof; what means nothing with ``--hf`` is not dropped."""
     adopted = SimpleNamespace(summary="", task=SimpleNamespace(follows=None, pairs=()))
-    monkeypatch.setattr(stages, "adopt", lambda *_, **__: adopted)
-    monkeypatch.setattr(stages, "opened", lambda run: run)
+    monkeypatch.setattr(abc_calib, "adopt", lambda *_, **__: adopted)
+    monkeypatch.setattr(Run, "open", lambda run: run)
 
     def certify(_, options):
         raise AbcError(f"{options.minutes} minutes")
 
-    monkeypatch.setattr(stages, "certify", certify)
+    monkeypatch.setattr(abc_calib, "certify", certify)
     words = ("certify", "--hf", "f", "--data", "d", "--delimiters", "=", "-q")
     assert abc(*words, "--minutes", 0.5).error(1) == "0.5 minutes"
     for option in ("--seeds", "--base", "--model", "--seed"):

@@ -15,7 +15,6 @@ import abc_calib
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import (
     FORMAT_VERSION,
-    PRESETS,
     RETRAIN,
     CalibrationOptions,
     EvaluateOptions,
@@ -144,13 +143,6 @@ def test_a_saved_model_of_an_earlier_version_is_opened_unless_its_sites_differ()
     with pytest.raises(UsageError, match="position schemes of their own: train again"):
         type(model).from_hub_config(saved | {"own_schemes": {"cross": "t5"}})
     assert type(model).from_hub_config(saved).lines == model.lines
-
-
-def test_the_papers_preset_is_the_papers_model():
-    model, *_ = PRESETS["paper"]
-    assert (model.encoder_layers, model.decoder_layers, model.heads) == (0, 3, 8)
-    assert (model.width, model.feedforward, model.dropout) == (128, 512, 0.3)
-    assert model.post_norm
 
 
 def test_lists_are_words_with_commas_each_once_and_not_none():

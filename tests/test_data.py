@@ -63,24 +63,12 @@ def test_layout_by_hand(task, base, layout, source, read, write):
 
 
 def test_formats_that_are_none_or_do_not_fit_are_refused():
-    for layout in (
-        "",
-        "Free",
-        "free:3",
-        "fixed",
-        "fixed:0",
-        "fixed:-1",
-        "fixed:²",
-        "aligned,free",
-        "aligned,hints",
-    ):
+    wrong = ["", "Free", "free:3", "fixed", "fixed:0", "fixed:-1", "fixed:²", "aligned,free"]
+    for layout in [*wrong, "aligned,hints"]:
         with pytest.raises(UsageError, match="choose free, aligned, hints or fixed:N, as in fixed"):
             Format(layout)
-    for task, source, layout, said in (
-        ("addition", "1234+1", "fixed:3", "4 digits does not fit 3: use the format free, or fi"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            laid_out(task, source, layout)
+    with pytest.raises(ValueError, match="4 digits does not fit 3: use the format free, or fi"):
+        laid_out("addition", "1234+1", "fixed:3")
 
 
 def test_the_vocabulary_of_base_ten_is_the_papers():
@@ -169,14 +157,6 @@ def test_an_eighth_of_the_numbers_is_held_out_and_another_one_by_another_seed(ba
     assert (one == same).all() and (one != other).mean() > 0.1
 
 
-def test_every_length_can_be_tested_in_base_two():
-    """Also where the permutation happens to hold out none of the few numbers of that length."""
-    for seed in range(6):
-        for length in (1, 2, 3, 5):
-            batch = source_of("parity", 2, seed).test(length, 2)
-            assert (batch.problems.operands[0].lengths == length).all()
-
-
 # Batches
 
 
@@ -207,10 +187,15 @@ def test_test_sets_follow_from_their_seed_and_beyond_the_training_length_not_fro
     assert (digest(0, 23, 1) == digest(0, 23)) == (length > 6)
 
 
-@given(st.sampled_from(list(ARITHMETIC)), st.integers(1, 60), st.sampled_from(["random", "carry"]))
-def test_test_sets_have_exactly_the_asked_length(name, length, law):
-    source = source_of(name, 2 if name == "parity" else 10, 1)
-    batch = source.test(length, 7, law)
+@given(
+    st.sampled_from(list(ARITHMETIC)),
+    st.one_of(st.integers(1, 3), st.integers(1, 60)),
+    st.sampled_from(["random", "carry"]),
+    st.integers(0, 5),
+)
+def test_test_sets_have_exactly_the_asked_length(name, length, law, seed):
+    """Also where the permutation holds out none of the few numbers of that length."""
+    batch = source_of(name, 2 if name == "parity" else 10, seed).test(length, 7, law)
     assert len(batch) == 7
     assert (batch.problems.operands[0].lengths == length).all()
 

@@ -18,7 +18,7 @@ from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.transformer.model import DecoderOnly
 
-NAMES = (*SCHEMES, "rpe:clip=3,values=true", "randomized:base=learned")
+NAMES = (*SCHEMES, "rpe:clip=3")
 BIASED = ["none", "lines", "some transparent", "one line a head"]
 
 

@@ -174,7 +174,7 @@ def test_a_model_of_transformers(family: str, tmp_path: Any) -> None:
     batch, here = run.data.training(0, 8), run.load_model()
     with elsewhere():
         model: Any = here.to("cuda")
-        assert try_out(model, batch.source.to("cuda"), batch.target.to("cuda")).logits < 1e-5
+        assert try_out(model, batch.source.to("cuda"), batch.target.to("cuda")) < 1e-5
         lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
         heads = {"cross": ANTI, "self": OWN, "encoder": OWN}
         layers = lined.attention_layers.items()

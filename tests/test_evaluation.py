@@ -23,10 +23,10 @@ from abc_calib.evaluation.exact import (
     evaluate,
     exact_matches,
     greedy_matches,
-    wilson_interval,
     written,
 )
 from abc_calib.evaluation.failures import failure, margins, smallest_margins
+from abc_calib.evaluation.metrics import wilson_interval
 from abc_calib.evaluation.parts import in_parts, one_thread
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.nn.base import Decoded, Model

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import digit_data, in_stream, random_heads
+from conftest import digit_data, random_heads
 
 import abc_calib as lib
-from abc_calib.config import DecoderOptions, TransformerOptions
+from abc_calib.config import TransformerOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import DIRECTIONS, Line, LineBias, Site
-from abc_calib.geometry.coords import AttentionView
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.build import build_model
 
-SHAPE = {"width": 12, "heads": 3, "feedforward": 16, "scheme": "none"}
+SHAPE: dict[str, Any] = {
+    **{"width": 12, "heads": 3, "feedforward": 16, "scheme": "none"},
+    **{"encoder_layers": 1, "decoder_layers": 2},
+}
 
 
 def rows_line(rng: random.Random, site: str) -> Line:
@@ -29,19 +30,15 @@ def rows_line(rng: random.Random, site: str) -> Line:
     return Line(direction, segment, offset, beta=beta, part_step=step)
 
 
-def case(name: str, seed: int = 0, layers: int = 2, data: Any = None) -> tuple[Any, Any]:
-    """A model with random lines and its data: for one row, for several rows, as one stream."""
+def case(name: str, seed: int) -> tuple[Any, Any]:
+    """A model with random lines and its data: for one row, or for several rows."""
     rng = random.Random(seed)
-    stream, rows, parts = name == "stream", name == "rows", 1 if data else 2
-    data = data or digit_data("long_multiplication" if rows else "addition", length=4)
-    shape: dict[str, Any] = {**SHAPE, "decoder_layers": layers}
-    options: Any = (
-        DecoderOptions(**shape) if stream else TransformerOptions(**shape, encoder_layers=1)
-    )
-    model: Any = build_model("decoder" if stream else "transformer", options, data, 0).eval()
-    counts: dict[Site, int] = {"encoder": 1, "self": layers, "cross": layers}
+    rows = name == "rows"
+    data = digit_data("long_multiplication" if rows else "addition", length=4)
+    model: Any = build_model("transformer", TransformerOptions(**SHAPE), data, 0).eval()
+    counts: dict[Site, int] = {"encoder": 1, "self": 2, "cross": 2}
     sites = {
-        site: tuple(random_heads(rng, site, 3, 0.3, segments=parts) for _ in range(n))
+        site: tuple(random_heads(rng, site, 3, 0.3, segments=2) for _ in range(n))
         for site, n in counts.items()
     }
     if rows:
@@ -50,8 +47,6 @@ def case(name: str, seed: int = 0, layers: int = 2, data: Any = None) -> tuple[A
             made = [one[0] + (rows_line(rng, site),) for one in heads]
             sites[site] = tuple(made[:3]), tuple(made[3:])
     lines = LineBias(sites, -2.5 if name == "off the lines" else None)
-    if stream:
-        lines = in_stream(lines, seed)
     model.set_lines(lines)
     return model, data
 
@@ -59,23 +54,18 @@ def case(name: str, seed: int = 0, layers: int = 2, data: Any = None) -> tuple[A
 CASES = ("masked", "off the lines", "rows")
 
 
-def ours(model: Any, batch: Any) -> list[tuple[str, int, int, torch.Tensor]]:
-    """Site, layer, first query and the bias ``(b, h, i, j)`` of every attention of a model."""
-    views = model.views(batch.source, batch.target)
-    found: list[tuple[str, int, int, torch.Tensor]] = []
-    calls: dict[Site, list[AttentionView]] = {site: [view] for site, view in views.items()}
-    if model.stream:
-        s = batch.source.shape[1]
-        calls = {"encoder": calls["encoder"]}
-        calls["self"] = [views["cross"], replace(views["self"], first=s)]
-    for site, seen in calls.items():
+def ours(model: Any, batch: Any) -> list[tuple[str, int, torch.Tensor]]:
+    """Site, layer and the bias ``(b, h, i, j)`` of every attention of a model."""
+    found: list[tuple[str, int, torch.Tensor]] = []
+    for site, view in model.views(batch.source, batch.target).items():
         for layer, attention in enumerate(model._attending(site)):
             x = torch.zeros(1)
-            bias, nowhere = attention._bias(x, x, seen, model.positions, attention.lines.get(site))
+            bias, nowhere = attention._bias(
+                x, x, [view], model.positions, attention.lines.get(site)
+            )
             if nowhere is not None:
                 bias = bias.masked_fill(nowhere, MASKED)
-            first = batch.source.shape[1] if model.stream and site == "self" else 0
-            found.append(("stream" if model.stream else site, layer, first, bias))
+            found.append((site, layer, bias))
     return found
 
 
@@ -89,7 +79,7 @@ def test_arrays_are_our_biases(name, seed):
         target = batch.target[0].numpy()
         ends = np.isin(target, [*data.vocabulary.rows, data.vocabulary.eos])
         rows = np.diff(np.flatnonzero(ends), prepend=-1).tolist()
-        for site, layer, _, wanted in ours(model, batch):
+        for site, layer, wanted in ours(model, batch):
             bias = model.lines.matrix(site, layer, data.layout(batch.problems), rows)
             np.testing.assert_array_equal(bias[None], wanted.expand(1, *bias.shape).numpy())
     with pytest.raises(UsageError, match="no lines of cross-attention in layer 2"):

@@ -126,7 +126,7 @@ def test_rounding_of_large_logits_is_no_difference(reversing, tmp_path):
     heard = []
     own = str(tmp_path / "own")
     run = abc.adopt(tmp_path / "model", reversing.pairs, "=", out=own, on_checked=heard.append)
-    assert str(run.path) == own and heard[0].logits < 1e-6
+    assert str(run.path) == own and heard[0] < 1e-6
     kept = run.load_model().network.get_output_embeddings().weight
     assert kept.dtype == torch.float32 and torch.equal(kept, model.get_output_embeddings().weight)
     (command,) = commands(run)  # which makes the same run again
@@ -279,14 +279,6 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     inject(model, abc.LineBias({}), Marks((14, 15)))
     saved(model, tokenizer(), somebodys.folder)
     assert "has lines already" in refusal(somebodys) and nothing_is_left(runs_root)
-
-
-def test_a_configuration_of_another_size_is_refused_at_once(somebodys, runs_root):
-    path = somebodys.folder / "config.json"
-    config = json.loads(path.read_text())
-    for name, words in (("hidden_size", "does not load"), ("num_hidden_layers", "describes 10,")):
-        path.write_text(json.dumps(config | {name: 10**7}))
-        assert words in refusal(somebodys) and nothing_is_left(runs_root)
 
 
 def test_options_that_belong_together(somebodys, runs_root):

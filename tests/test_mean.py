@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from abc_calib.calibration import extend_bias
-from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines, of_digits
+from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines
 from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Layout, Line
+from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.lines import LineGather
 
@@ -130,35 +130,6 @@ def test_attention_shapes_and_directions_that_are_not_possible():
         plain[1, 2, 0] = value
         with pytest.raises(UsageError, match=f"head 1, row 2, key 0 is {value}"):
             extend_bias(plain, (3, 4))
-
-
-def test_the_cells_of_digits_that_are_not_padding():
-    """Two operands of 4 tokens, 2 of them digits: ``$ 0 0 a1 a0 + 0 0 b1 b0 &``."""
-    layout = Layout((4, 4), ("$", "+", "&"))
-    keys = [3, 4, 8, 9]
-    cross = of_digits("cross", layout, 2, (6, 11))
-    assert cross[:2, keys].all() and cross.sum() == 2 * len(keys)
-    encoder = of_digits("encoder", layout, 2, (11, 11))
-    assert encoder[np.ix_(keys, keys)].all() and encoder.sum() == len(keys) ** 2
-    own = of_digits("self", layout, 2, (6, 6))
-    assert np.argwhere(own).tolist() == [[0, 1], [0, 2], [1, 1], [1, 2]]
-
-
-def test_padding_hides_a_line_that_only_digits_follow():
-    """20 digits of which 2 are not padding: two cells in twenty of the line, or all of them."""
-    layout = Layout((20,), ("$", "&"))
-    attention = np.full((22, 22), 1 / 22)
-    for row in range(2):
-        attention[row] = 0
-        attention[row, 20 - row] = 1
-    for row in range(2, 22):  # padding looks at the end
-        attention[row] = 0
-        attention[row, 21] = 1
-    inside = of_digits("cross", layout, 2, attention.shape)
-    all_cells = line_means(attention, "anti")
-    digits = line_means(np.where(inside, attention, np.nan), "anti")
-    assert all_cells[1] == pytest.approx(2 / 21)
-    assert digits == {1: 1.0, 2: 0.0, 0: 0.0}
 
 
 def summed_by_hand(

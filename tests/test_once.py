@@ -23,7 +23,6 @@ from abc_calib.evaluation import Evaluator
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.base import in_float64
 from abc_calib.nn.transformer import rows, windows
-from abc_calib.nn.transformer.cache import token_by_token
 from abc_calib.nn.transformer.model import Transformer
 from abc_calib.nn.transformer.rows import Numbering
 from abc_calib.runs import Run
@@ -42,7 +41,7 @@ def plain(model: Any, batch: Batch, steps: int) -> tuple[Tensor, Tensor]:
         exact.set_path(path)
         logits.append(exact(batch.source, batch.target))
     torch.testing.assert_close(logits[1:], logits[:1] * 2)
-    return logits[0], token_by_token(exact, batch.source, steps)
+    return logits[0], exact.decode(batch.source, steps).ids
 
 
 def compare(model: Any, frozen: Any, batch: Batch) -> None:

@@ -20,12 +20,11 @@ from conftest import CALIBRATED, VANILLA, Trained, in_stream, run_command
 from abc_calib.config import MODEL_OPTIONS
 from abc_calib.data import make_data
 from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, Layout, Line, LineBias
+from abc_calib.geometry import CORNER, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.reporting.of_runs import verdict
 from abc_calib.reporting.page import collect, names, rendered, text_of, together, write_page
 from abc_calib.reporting.page.collect import collected, embedded
-from abc_calib.reporting.page.heads import in_words
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 from tasks import TASKS, get_task
@@ -392,20 +391,3 @@ def test_the_command_writes_a_page_and_says_where(tiny, tmp_path, monkeypatch):
     for runs in ([], [Run.open(tiny.calibrated)] * 13):
         with pytest.raises(UsageError, match="name 1 to 12"):
             write_page(runs, tmp_path / "page.html")
-
-
-def test_lines_in_words():
-    two = Layout((6, 6), ("$", "+", "&"))
-    said: dict[tuple[Any, Line], str] = {
-        ("cross", Line("anti", 2, 0)): "reads number 2 from its last digit on, 1 digit "
-        "further left each row",
-        ("cross", Line("diag", 1, 2)): "reads number 1 from its first digit on, 2 ahead, "
-        "1 digit further right each row",
-        ("cross", Line("vert", 1, 0)): "always reads +, the token that closes number 1",
-        ("encoder", Line("vert", 2, 0)): "always reads &, the token that closes number 2",
-        ("cross", Line("vert", 2, 1)): "always reads digit 0 from the end of number 2",
-        ("self", Line("diag", 0, -2)): "reads 2 rows back",
-        ("cross", Line("diag", CORNER, 1)): "follows diag +1 corner",
-    }
-    for (site, line), words in said.items():
-        assert in_words(line, site, two) == words

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from abc_calib.calibration.fits.base import sinks
 from abc_calib.calibration.fits.mean import dense_bias, outstanding, segment_means
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.pipeline import calibrate, full_length
-from abc_calib.calibration.trial import Check, Trial, carries_over, choose, every_place
+from abc_calib.calibration.trial import Aim, Check, carries_over, choose, every_place, lines_of
 from abc_calib.calibration.windows import undecided
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions
 from abc_calib.data import DigitData
@@ -122,7 +123,8 @@ def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, m
         return capture(model, batch, **layers)
 
     monkeypatch.setattr(evidence, "capture", watched)
-    found = calibrate(model, vanilla.data.shortened(7), options(), force=True)
+    source = vanilla.data.shortened(7)
+    found = calibrate(model, source, options(), Aim(copy.deepcopy(model), source, force=True))
     batch, *_ = seen
     assert exact_matches(model, batch).all()
     assert found.samples == len(batch) == round(500 * found.accuracy) < 495
@@ -164,12 +166,30 @@ def test_a_model_that_never_ends_is_told_so(vanilla, model):
 
 # The choice between candidates
 
-ADAM: Any = SimpleNamespace(optimizers=("adam",))
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a choice asks of what will be trained: how many windows there are, which optimisers."""
+
+    windows: Callable[[LineBias], float] = lines_of
+    optimizer: str = "adam"
+    optimizers: tuple[str, ...] = ("adam",)
+    force: bool = True
+
+    @property
+    def model(self) -> Wanted:
+        return self
 
 
 @pytest.fixture
 def biases(random_bias) -> list[LineBias]:
     return [random_bias({"cross": 1}, 2, seed, segments=1, single=True) for seed in range(4)]
+
+
+def chosen_of(candidates, on_check=lambda _: None, data=None, weights=None, **wanted):
+    """The choice, without weights of lines unless they are given."""
+    aim: Any = Wanted(**wanted)
+    return choose(candidates, data, aim, lambda _: weights or {}, on_check)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +200,9 @@ def test_the_first_that_carries_over_is_taken_or_else_the_best(
     biases, monkeypatch, scores, tried, chosen
 ):
     accuracy = {id(bias): score for bias, score in zip(biases, scores, strict=True)}
-    monkeypatch.setattr(check, "carries_over", lambda bias, *_: Trial(accuracy[id(bias)]))
+    monkeypatch.setattr(check, "carries_over", lambda bias, *_: (accuracy[id(bias)], None))
     thresholds, seen = (0.4, 0.3, 0.2, 0.1), list[Check]()
-    found = choose(zip(thresholds, biases, strict=True), ADAM, None, on_check=seen.append)
+    found = chosen_of(zip(thresholds, biases, strict=True), seen.append)
     assert found.bias is biases[chosen] and found.checks == seen
     expected = list(zip(thresholds, scores, strict=True))[:tried]
     assert [(c.threshold, c.accuracy) for c in seen] == expected
@@ -195,38 +215,39 @@ def test_where_none_carries_over_all_are_tried_with_the_next_optimizer(biases, m
 
     def accuracy(bias, model, data, how, takes_longer):
         large.append(takes_longer)
-        return Trial(0.9 + 0.1 * (how.startswith("muon") and biases.index(bias) == 2))
+        return 0.9 + 0.1 * (how.startswith("muon") and biases.index(bias) == 2), None
 
     monkeypatch.setattr(check, "carries_over", accuracy)
-    both: Any = SimpleNamespace(optimizers=("adam", "muon"))
+    both: Any = {"optimizers": ("adam", "muon")}
     candidates = list(zip((0.4, 0.3, 0.2, 0.1), biases, strict=True))
-    found = choose(candidates, both, None)
+    found = chosen_of(candidates, **both)
     assert found.bias is biases[2]
     assert [c.threshold for c in found.checks] == [0.4, 0.3, 0.2, 0.1, 0.4, 0.3, 0.2]
     assert [c.optimizer for c in found.checks] == ["adam"] * 4 + ["muon"] * 3
-    assert choose(candidates[:2], both, None).bias is biases[0]
-    first = choose(candidates, both, None, optimizer="muon")
+    assert chosen_of(candidates[:2], **both).bias is biases[0]
+    both["optimizer"] = "muon"
+    first = chosen_of(candidates, **both)
     assert first.bias is biases[2]
     assert [c.optimizer for c in first.checks] == ["muon, cooled"] * 3
-    ends = choose(candidates[:2], both, None, optimizer="muon").checks
+    ends = chosen_of(candidates[:2], **both).checks
     assert [c.optimizer for c in ends[::2]] == ["muon, cooled", "muon", "adam"]
     assert not any(large)
     del large[:]  # a large table is not learned with a cooldown, and takes longer
-    many = choose(candidates[:1], both, None, lambda _: 1e6, optimizer="muon").checks
+    many = chosen_of(candidates[:1], windows=lambda _: 1e6, **both).checks
     assert [c.optimizer for c in many] == ["muon", "adam"]
     assert all(large)
-    monkeypatch.setattr(check, "carries_over", lambda *rest: Trial(0.985, None, rest[-1]))
-    assert len(choose(candidates[:1], both, None, lambda _: 1e6, optimizer="muon").checks) == 1
-    assert len(choose(candidates[:1], both, None, lambda _: 1e3, optimizer="muon").checks) == 3
+    monkeypatch.setattr(check, "carries_over", lambda *_: (0.985, None))
+    assert len(chosen_of(candidates[:1], windows=lambda _: 1e6, **both).checks) == 1
+    assert len(chosen_of(candidates[:1], windows=lambda _: 1e3, **both).checks) == 3
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_of_those_that_carry_over_the_smallest_is_taken(biases, monkeypatch, order):
     """And of smaller ones that do not carry over, none."""
-    taken = lambda bias, *_: Trial(float(biases.index(bias) > 0))  # noqa: E731
+    taken = lambda bias, *_: (float(biases.index(bias) > 0), None)  # noqa: E731
     monkeypatch.setattr(check, "carries_over", taken)
     candidates = [(0.1 * n, biases[n]) for n in order]
-    found = choose(candidates, ADAM, None, lambda bias: 10.0 * biases.index(bias))
+    found = chosen_of(candidates, windows=lambda bias: 10.0 * biases.index(bias))
     assert found.bias is biases[1]
     assert [c.windows for c in found.checks] == [0.0, 10.0]
 
@@ -243,18 +264,19 @@ def test_lines_that_are_not_needed_are_taken_out_again(monkeypatch, needed, accu
     """The weakest first, where what is left carries over and there are many windows."""
     sink, lines = Line("vert", 2, 0), [Line("anti", 1, k) for k in range(6)]
     start = LineBias({"cross": ((*((x,) for x in lines), (lines[0], lines[5]), (sink,)),)})
-    monkeypatch.setattr(check, "carries_over", lambda bias, *_: Trial(float(needed <= kept(bias))))
+    taken = lambda bias, *_: (float(needed <= kept(bias)), None)  # noqa: E731
+    monkeypatch.setattr(check, "carries_over", taken)
 
     def kept(bias):
         return {line for *_, line in every_place(bias)} - {sink}
 
-    def size(bias):
+    def windows(bias):
         return 10.0 ** len(kept(bias)) * check.FEW / 1e3
 
     needed = {lines[k] for k in needed}
     weights = {("cross", 0, lines[k]): float(w) for k, w in enumerate((9, 4, 1, 3, 2, 8))}
     data = digit_data("addition")
-    found = choose([(0.4, start)], ADAM, data, size, lambda _: weights)
+    found = chosen_of([(0.4, start)], data=data, weights=weights, windows=windows)
     bias, checks = found.bias, found.checks
     assert kept(bias) == needed | {lines[5]}, "the strongest of those that are not needed is left"
     assert [len(head) for head in bias.sites["cross"][0]] == [1] * 6 + [2, 1]
@@ -303,7 +325,7 @@ def test_a_trial_depends_on_the_seed_alone_and_draws_no_one_elses_numbers(
     state = torch.get_rng_state()
     scores = []
     for _ in range(2):
-        scores.append(carries_over(found.bias, model, vanilla.data).accuracy)
+        scores.append(carries_over(found.bias, model, vanilla.data)[0])
         torch.rand(3)
         torch.set_rng_state(state)
     assert scores[0] == scores[1]
@@ -317,12 +339,12 @@ def test_a_bias_that_reads_no_digit_does_not_carry_over(trained, vanilla, model,
     monkeypatch.setattr(check, "STEPS", 100)
     sinks = calibrate(model, vanilla.data, options(threshold=1.0)).bias
     chosen = pd.read_csv(trained.root / CALIBRATED / "check.csv").accuracy.max()
-    assert carries_over(sinks, model, vanilla.data).accuracy < 0.1 < 0.5 < chosen
+    assert carries_over(sinks, model, vanilla.data)[0] < 0.1 < 0.5 < chosen
 
 
 def test_one_digit_leaves_nothing_to_judge(vanilla, model, found, monkeypatch):
     monkeypatch.setattr(check, "STEPS", 1)
-    assert carries_over(found.bias, model, vanilla.data.shortened(1)) == Trial(1.0)
+    assert carries_over(found.bias, model, vanilla.data.shortened(1)) == (1.0, None)
 
 
 # Captured attention

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from planted import KINDS, Maker, falsely, needlessly, pairs
 
-from abc_calib.proof import decide
+from abc_calib.proof import search
 
 SUITE = {
     "the rarest window": 5,
@@ -22,9 +22,9 @@ SUITE = {
 def maker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Maker]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABC_RUNS", str(tmp_path_factory.mktemp("runs")))
-        patch.setattr(decide, "MOST_SOURCES", 500)  # the windows are what is judged
+        patch.setattr(search, "MOST_SOURCES", 500)  # the windows are what is judged
         for name in ("TRIED", "DECODED", "SAMPLES"):
-            patch.setattr(decide, name, 2)
+            patch.setattr(search, name, 2)
         yield Maker(tmp_path_factory.mktemp("planted"))
 
 

@@ -17,9 +17,9 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry import SITES, Line, LineBias
+from abc_calib.geometry import SITES
 from abc_calib.geometry.coords import AttentionView
-from abc_calib.nn.positions import SCHEMES, build_scheme, check_scheme
+from abc_calib.nn.positions import SCHEMES, Scheme, build_scheme, check_scheme
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.positions.distance import bucket, slopes
 from abc_calib.nn.transformer.attention import draw
@@ -108,8 +108,7 @@ def test_randomized_positions_of_a_length_are_always_the_same_in_evaluation():
     assert torch.equal(scheme.renumber(nine[:, 3:], lengths), drawn[:, 3:])
     x = torch.randn(3, 9, 6)
     torch.testing.assert_close(scheme.embed(x, standing(drawn)) - x, waves(drawn, 6))
-    largest = build_scheme("randomized:base=learned,max=8", 6, 2)
-    assert largest.base.table.shape == (8, 6)
+    largest = build_scheme("randomized:max=8", 6, 2).eval()
     assert largest.renumber(torch.arange(8)[None], torch.tensor([[8]])).tolist() == [[*range(8)]]
     with pytest.raises(UsageError, match="a source of 9 tokens, and max = 8: train with a larger"):
         largest.renumber(nine, torch.tensor([[9]]))
@@ -134,17 +133,6 @@ def test_alibi_falls_with_distance(site):
     torch.testing.assert_close(bias.double().expand(2, -1, -1, -1), expected)
 
 
-def test_alibi_counts_cross_attention_from_the_end_of_each_source():
-    where = places("cross", rows=[1, 2], lengths=(7, 5))
-    scheme = build_scheme("alibi:cross=end", H * E, H)
-    ends = [6, 4]
-    expected = slow_bias(where, lambda b, h, i, j: -slopes(H)[h] * abs(1 + i - (ends[b] - j)))
-    bias = scheme.score_bias(vectors(2, 2), vectors(2, 7), where)
-    torch.testing.assert_close(bias.double(), expected)
-    same = build_scheme("alibi", H * E, H).score_bias(vectors(2, 5), vectors(2, 7), places())
-    assert torch.equal(scheme.score_bias(vectors(2, 5), vectors(2, 7), places()), same)
-
-
 # RoPE
 
 
@@ -164,38 +152,19 @@ def test_rope_is_that_of_llama_with_columns_reordered():
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_rpe_is_the_key_and_the_value_term_of_shaw(site):
-    """Equations 4 and 3: q_i . a_clip(j-i, k) / sqrt(e), and sum_j alpha_ij a_clip(j-i, k)."""
-    scheme = build_scheme("rpe:clip=2,values=true", H * E, H).double()
-    assert scheme.table.shape == scheme.value_table.shape == (3, H, 5, E)
+def test_rpe_is_the_key_term_of_shaw(site):
+    """Equation 4: q_i . a_clip(j-i, k) / sqrt(e)."""
+    scheme = build_scheme("rpe:clip=2", H * E, H).double()
+    assert scheme.table.shape == (3, H, 5, E)
     where, queries = places(site, rows=[1, 2, 6]), vectors(2, 3)
-    of_keys, of_values = (
-        table.detach()[SITES.index(site)] for table in (scheme.table, scheme.value_table)
-    )
+    of_keys = scheme.table.detach()[SITES.index(site)]
 
-    def clipped(i, j):
-        return max(-2, min(2, j - int(where.queries.place[0, i]))) + 2
+    def score(b, h, i, j):
+        clipped = max(-2, min(2, j - int(where.queries.place[0, i]))) + 2
+        return queries[b, h, i] @ of_keys[h, clipped] / E**0.5
 
-    expected = slow_bias(
-        where, lambda b, h, i, j: queries[b, h, i] @ of_keys[h, clipped(i, j)] / E**0.5
-    )
+    expected = slow_bias(where, score)
     torch.testing.assert_close(scheme.score_bias(queries, vectors(2, 7), where), expected)
-    weights = torch.rand(2, H, 3, 7, dtype=torch.float64)
-    expected = torch.zeros(2, H, 3, E, dtype=torch.float64)
-    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, weights.shape)).tolist():
-        expected[b, h, i] += weights[b, h, i, j] * of_values[h, clipped(i, j)]
-    torch.testing.assert_close(scheme.value_term(weights, where), expected)
-
-
-@torch.no_grad()
-def test_the_value_term_is_part_of_attention_along_single_lines_too(make_model):
-    here = ((Line("diag", 0, 0),),) * 2
-    model = make_model(scheme="rpe:values=true", decoder_layers=1)
-    model.set_lines(LineBias({"self": (here,)}))
-    source, target = torch.tensor([[12, 1, 2, 13]]), torch.tensor([[3, 4, 13]])
-    before = model(source, target)
-    model.positions.value_table.zero_()
-    assert not torch.allclose(model(source, target), before, atol=1e-3)
 
 
 @pytest.mark.parametrize("both_sides", [True, False])
@@ -246,7 +215,7 @@ def test_xl_is_the_formula_of_dai(site):
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_schemes_say_what_they_are(name):
-    """Unless ``absolute``, scores follow from relative positions; ``has_score_bias`` holds.
+    """Unless they ``embed``, scores follow from relative positions; ``has_score_bias`` holds.
 
     Nothing is kept in buffers: they would come back as garbage from ``from_pretrained``.
     """
@@ -263,7 +232,7 @@ def test_schemes_say_what_they_are(name):
                 assert bias.shape in [(2, H, 5, 5), (1, H, 5, 5)]
             product = scheme.rotate(q, here) @ scheme.rotate(k, here).transpose(-1, -2)
             scores.append(product if bias is None else product + bias)
-            assert torch.equal(scheme.embed(x, here), x) != scheme.absolute
+            assert torch.equal(scheme.embed(x, here), x) == (type(scheme).embed is Scheme.embed)
         torch.testing.assert_close(*scores, rtol=1e-5, atol=1e-4)
 
 
@@ -325,9 +294,7 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
             "scheme 'rpe:clip=0': clip = '0': input should be greater than or equal to 1",
         ),
         ("rpe:clip", "'clip' is not an option; options, once each: clip=..."),
-        ("rpe:values=often", "values = 'often': give true or false"),
         ("randomized:max=1", "max = '1': input should be greater than or equal to 2"),
-        ("alibi:cross=up", "cross = 'up': input should be 'start' or 'end'"),
         ("t5:buckets=7", "buckets = '7': .*multiple of 2"),
         ("t5:buckets=8,distance=4", "distance = 4 must be more than half of buckets = 8"),
         ("abacus:size=5,offset=4", "moves places beyond size = 5"),

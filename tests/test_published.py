@@ -6,6 +6,7 @@ import pytest
 from conftest import attempt_here
 
 from abc_calib import reporting
+from abc_calib.config import WorkOptions
 from abc_calib.geometry import Line
 from abc_calib.reproduction import get_target, make_report, read_targets, reproduce
 from abc_calib.sweeps import engine
@@ -55,7 +56,8 @@ calibrate = {fit = "mean", attention = "raw", threshold = 0.5, steps = 2, batch 
 def test_a_target_is_made_from_nothing_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "attempt", attempt_here)
     target = read_targets(TINY)["tiny"]
-    results, outcomes = reproduce(target, root=tmp_path, workers=1)
+    work = WorkOptions(jobs=str(tmp_path), workers=1)
+    results, outcomes = reproduce(target, work)
     assert [outcome.state for outcome in outcomes] == ["done"] * 3, outcomes
     cells = {(one["row"], one["length"]) for one in make_report(target, results).records}
     assert cells == {(row, n) for row in ("vanilla", "sum", "carry", "text") for n in (2, 3)}
@@ -74,7 +76,7 @@ def test_a_target_is_made_from_nothing_and_kept(tmp_path, monkeypatch):
     text = entries["text"].run(tmp_path)
     assert text.config.model.scheme == "none"
     assert reporting.views.heatmap(text, tmp_path / "figures", format=("png",))
-    assert {o.state for o in reproduce(target, root=tmp_path, workers=1)[1]} == {"kept"}
+    assert {o.state for o in reproduce(target, work)[1]} == {"kept"}
 
 
 @pytest.mark.slow

@@ -16,8 +16,9 @@ from abc_calib.config import RecurrentOptions, TrainOptions
 from abc_calib.data import Batch, TokenData
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
-from abc_calib.evaluation.exact import compare, written
+from abc_calib.evaluation.exact import written
 from abc_calib.evaluation.inspect import ALIKE_STATES, FLAT_SCORES, diagnose, inspect
+from abc_calib.evaluation.metrics import compare
 from abc_calib.nn.build import build_model
 from abc_calib.nn.recurrent.attenders.base import Memory
 from abc_calib.nn.recurrent.model import Recurrent

@@ -347,7 +347,7 @@ def test_outputs_of_rows_are_certified_checked_by_others_and_right(
     assert certificate.outcome == "certified" and certificate.wrong == 0
     page = (run.path / "certificate.md").read_text()
     assert covered in page and "There are two inductions" in page
-    assert stages.verify(run, samples=20, sources=2).verified["wrong"] == 0
+    assert stages.verify(run, sources=2).verified["wrong"] == 0
 
     folder = stages.export(run, tmp_path / "checked")
     said = checker.check(folder)
@@ -437,5 +437,5 @@ def test_rare_windows_of_late_rows_are_found_in_numbers_of_the_training_length(
         names = [atom_name(place, atom) for atom in place.atoms]
         if {*names} == {*window} - {"y[t]"}:
             code = sum(window[name] * base**k for k, name in enumerate([*names, "y[t]"]))
-            found += len(witnesses.sources(node, code, 1, 4, rng, near=True, patient=True))
+            found += len(witnesses.sources(node, code, 1, 4, rng, near=True))
     assert found

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import psutil
@@ -18,7 +16,7 @@ from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from abc_calib.stages import running
-from abc_calib.sweeps import Job, Test, engine, read_sweep, results_table, run_jobs, write_table
+from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, write_table
 from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.results import describe
 from abc_calib.sweeps.workers import ensure, last_line
@@ -292,22 +290,6 @@ def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothi
     blocker.write_text("a file where the folder belongs")
     (outcome,) = run_jobs([job()], tmp_path)
     assert outcome.state == "failed" and outcome.reason.startswith("cannot start a job in ")
-
-
-def test_thousands_of_jobs_are_started_without_delay(tmp_path, monkeypatch):
-    """The state of all is kept, not made again for each job that waits."""
-    firsts = [SimpleNamespace(key=f"a{k}", parent=None) for k in range(1500)]
-    both = [one for first in firsts for one in (first, SimpleNamespace(key="b", parent=first))]
-    for one in both:
-        one.complete = lambda root: False
-    monkeypatch.setattr(engine, "check_jobs", lambda jobs: None)
-    monkeypatch.setattr(engine, "with_parents", list)
-    monkeypatch.setattr(engine, "attempt", lambda *_: 0.0)
-    monkeypatch.setattr(engine, "packed", lambda job: "")
-    begun = time.perf_counter()
-    outcomes = run_jobs(both, tmp_path, workers=4)
-    assert len(outcomes) == 3000 and {outcome.state for outcome in outcomes} == {"done"}
-    assert time.perf_counter() - begun < 20
 
 
 def test_a_row_of_another_number_of_rows_is_not_that_of_a_sweep(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -14,13 +13,12 @@ import pytest
 from conftest import run_command
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
-from abc_calib import progress
 from abc_calib.proof.page import page
+from abc_calib.reproduction import pipeline
 from abc_calib.text import Markup, Table, as_latex, as_markdown, counted, visible
 from cli import console
-from cli.calibrate import closer
+from cli.train import closer
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
@@ -68,15 +66,6 @@ def test_a_line_that_stays_on_the_end_of_a_number_is_named_by_it():
     assert not any(map(closer, others))
 
 
-def test_words_in_brackets_stand_in_bars_as_well(monkeypatch):
-    file = io.StringIO()
-    terminal = Console(file=file, force_terminal=True, width=120)
-    monkeypatch.setattr(progress, "err", terminal)
-    with progress._drawn("[red]title", "[bold]units", False) as update:
-        update(1, 2, "[note]")
-    assert "[bold]units" in file.getvalue()
-
-
 def test_a_run_of_an_odd_name_is_shown_as_it_is(tiny, abc):
     odd = tiny.calibrated.with_name(ODD.replace("/", ""))
     tiny.calibrated.rename(odd)
@@ -86,10 +75,11 @@ def test_a_run_of_an_odd_name_is_shown_as_it_is(tiny, abc):
         assert all(c.isprintable() or c == "\n" for c in said.out + said.err)
 
 
-def test_results_without_numbers_are_refused(tmp_path):
+def test_results_without_numbers_are_refused(tmp_path, monkeypatch):
     committed = REPORTS / "reproduction" / "table1-seeds.csv"
     names, cells = (line.split(",") for line in committed.read_text().splitlines()[:2])
-    words = ("reproduce", "table1", "--from-results", "--results", tmp_path)
+    monkeypatch.setattr(pipeline, "RESULTS", tmp_path)
+    words = ("reproduce", "table1", "--from-results")
     for value in ("nan", "1e400", "x" * 50, ""):
         cells[names.index("n")] = value
         (tmp_path / committed.name).write_text(f"{','.join(names)}\n{','.join(cells)}\n")

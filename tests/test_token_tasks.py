@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks import TOKEN_TASKS, Problems, TaskError, copying, get_task
-from tasks.published.lookup import Lookup, published_tables
+from tasks.published.lookup import Lookups
 from tasks.published.scan import meanings
 
 COPYING = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, copying.Copying)]
-LOOKUPS = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, Lookup)]
+LOOKUPS = [name for name, kind in TOKEN_TASKS.items() if issubclass(kind, Lookups)]
 RNG = np.random.default_rng(0)
 DIGITS = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
@@ -32,20 +32,10 @@ def times(digit: int) -> int:
 
 # Worked examples of the papers
 
-X4, X7, X8, X9 = "4 4 4", "7 7 7 7 7", "8 8 8 8 8", "9 9 9 9 9"
-
 
 @pytest.mark.parametrize(
     ("name", "source", "answer"),
     [
-        ("recopy", "4 7 9 8", f"{X4} {X7} {X9} {X8}"),
-        ("inv_reverse_recopy", f"{X8} {X9} {X7} {X4}", "4 7 9 8"),
-        ("dedupe", "0 0 0 5 5 5 5 5 <eos>", "0 5"),
-        ("posretrieve", "9 0 1 2 4", "9 : n/a ; 0 : 9 ; 1 : 0 ; 2 : 1 ; 4 : 4 ;"),
-        ("lookup", "010 t3 t4 t2 t6 t1 .", "010 011 010 011 001 001"),
-        ("reverse_lookup", "t1 t6 t2 t4 t3 010 .", "010 011 010 011 001 001"),
-        ("noisy_lookup_single", "001 t4 ! t1 .", "001 001"),
-        ("noisy_lookup_multi", "000 t2 ! t4 ! t1 .", "000 011"),
         ("intermediate_noise", "010 t6 t3 t1 t4 t2 .", "010 011 010"),
         ("scan", "turn left twice <eos>", "I_TURN_LEFT I_TURN_LEFT"),
         ("scan", "jump twice and walk", "I_JUMP I_JUMP I_WALK"),
@@ -56,25 +46,6 @@ X4, X7, X8, X9 = "4 4 4", "7 7 7 7 7", "8 8 8 8 8", "9 9 9 9 9"
 )
 def test_worked_examples(name, source, answer):
     assert get_task(name).solve(source) == answer
-
-
-@pytest.mark.parametrize(
-    ("name", "source", "gold"),
-    [
-        ("lookup", "010 t3 t4 t2 t6 t1 .", [0, 1, 2, 3, 4, 5, 6]),
-        ("reverse_lookup", "t1 t6 t2 t4 t3 010 .", [5, 4, 3, 2, 1, 0, 6]),
-        ("noisy_lookup_single", "001 t4 ! t1 .", [0, 3, 4]),
-        ("noisy_lookup_multi", "000 t2 ! t4 ! t1 .", [0, 5, 6]),
-        ("intermediate_noise", "010 t6 t3 t1 t4 t2 .", [0, 2, 4, 6]),
-        ("inv_recopy", "3 5 5 5 5 5 5", [0, 1, 4]),
-        ("inv_reverse_recopy", "5 5 5 3", [3, 0]),
-        ("dedupe", "0 0 0 5 5 <eos>", [0, 3]),
-    ],
-)
-def test_gold_attention(name, source, gold):
-    assert get_task(name).gold_attention(source) == gold
-    with pytest.raises(TaskError, match="scan has no gold attention"):
-        get_task("scan").gold_attention("walk")
 
 
 # By brute force
@@ -113,6 +84,8 @@ def test_lookup_against_the_published_file(start, tables, data):
     noise = data.draw(st.lists(st.sampled_from(["t1", "t6", "!"]), max_size=9))
     noisy = spaced([results[0], *noise, "!", *names, "."])
     assert get_task("noisy_lookup_multi").solve(noisy) == answer
+    once = spaced([results[0], *(word for word in noise if word != "!"), "!", *names, "."])
+    assert get_task("noisy_lookup_single").solve(once) == answer
 
 
 @pytest.mark.parametrize("name", sorted({*COPYING, *LOOKUPS} - {"posretrieve"}))
@@ -127,7 +100,7 @@ def test_gold_attention_names_the_word_that_is_written(name):
         if name in COPYING:
             assert [words[i] for i in gold] == target
         else:
-            assert len(gold) == len(target) + 1
+            assert len(gold) == len(target) + 1  # the stop for the end
             assert words[gold[0]] == target[0] and words[gold[-1]] == "."
             assert all(words[i][0] == "t" for i in gold[1:-1])
 
@@ -218,10 +191,6 @@ def test_lookup_sets_are_the_published_ones_in_their_order():
             assert " ".join(task.symbols[token] for token in symbols) == text
 
 
-def test_the_published_tables_are_bijections():
-    assert [sorted(row) for row in published_tables().tolist()] == [[*range(8)]] * 8
-
-
 def test_scan_has_20910_commands_and_the_published_length_split():
     task = get_task("scan")
     assert len(meanings()) == 20_910
@@ -289,16 +258,16 @@ def test_cfq_reads_and_prepares_local_data(tmp_path):
 def test_cfq_says_what_is_wrong_with_the_files(tmp_path):
     with pytest.raises(TaskError, match="give its folder"):
         get_task("cfq")
+    with pytest.raises(TaskError, match="scan has no gold attention"):
+        get_task("scan").gold_attention("walk")
     with pytest.raises(TaskError, match=r"dataset.json cannot be read"):
         get_task("cfq", data=str(tmp_path))
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"samples": {}}, "malformed: expected a JSON list"),
-        ({"chosen": {"trainIdxs": [9]}}, "sample 9 of 4 is not a question"),
-        ({"chosen": {}}, "trainIdxs has no numbers"),
-        ({"samples": [{"questionPatternModEntities": "Who?"}]}, "sample 0 of 1 is not a question"),
+    wrong: list[dict[str, Any]] = [
+        *({"samples": {}}, {"samples": [{"questionPatternModEntities": "Who?"}]}),
+        *({"chosen": {}}, {"chosen": {"trainIdxs": [9]}}, {"chosen": {"trainIdxs": [0]}}),
     ]
-    for changed, said in wrong:
-        with pytest.raises(TaskError, match=said):
+    for changed in wrong:
+        with pytest.raises(TaskError, match=r"cannot be read .*give the public data"):
             get_task("cfq", data=str(write_cfq(tmp_path, **changed)))
 
 

@@ -22,7 +22,6 @@ from tokenizers import (
 import abc_calib as abc
 from abc_calib.config import TrainOptions
 from abc_calib.data.pairs import Coder, PairData
-from abc_calib.errors import AbcWarning
 from abc_calib.nn.foreign.model import Sources
 from tasks.pairs import FilePairs
 
@@ -122,7 +121,7 @@ FORMS: dict[str, Any] = {
 }
 
 
-def data_of(kind: str, form: str, folder: Path, joined: int = 1) -> PairData:
+def data_of(kind: str, form: str, folder: Path) -> PairData:
     made = KINDS[kind]()
     made.add_special_tokens([AddedToken(name) for name in ("<unk>", "<s>", "</s>")])
     tf.PreTrainedTokenizerFast(tokenizer_object=made).save_pretrained(folder)
@@ -130,7 +129,7 @@ def data_of(kind: str, form: str, folder: Path, joined: int = 1) -> PairData:
     numbers = [(7, 5), (12, 34), (905, 120), (9, 81), (4321, 5), (10, 9999)]
     pairs = [(FORMS[form](a, b), between + between.join(str(a + b))) for a, b in numbers]
     path = write_pairs(folder / "p.jsonl", pairs)
-    task = FilePairs(str(path), str(folder), "+,=", 2, joined, rule="addition")
+    task = FilePairs(str(path), str(folder), "+,=", 2, 1, rule="addition")
     return PairData(task, TrainOptions(length=4))
 
 
@@ -160,37 +159,26 @@ def test_a_stream_is_what_the_tokenizer_makes_of_source_and_target(kind, form, t
         assert closes[:, 0].tolist() == list(layout.closes[1:])
 
 
-def trained(folder: Path, joined: bool, end: int) -> Path:
-    """A Llama that reverses two digits, with more tokens than its tokenizer and two end tokens."""
+def test_targets_are_read_behind_their_sources_and_end_with_the_first_end_token(tmp_path):
+    """A Llama that reverses two digits, with more tokens than its tokenizer has."""
     words = tf.PreTrainedTokenizerFast(tokenizer_object=llama())
     pairs = [(f"{a}=", f"{a}"[::-1]) for a in range(100)]
     torch.manual_seed(0)
     size = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
-    ids = {"vocab_size": 24, "bos_token_id": 1, "eos_token_id": [0, end]}
+    ids = {"vocab_size": 24, "bos_token_id": 1, "eos_token_id": [2, 0]}
     model = tf.LlamaForCausalLM(tf.LlamaConfig(**size, **ids, intermediate_size=64))
-    sources, targets = as_ids(words, pairs)
-    if joined:
-        wholes = [words(source + target).input_ids for source, target in pairs]
-        targets = [ids[len(first) :] for first, ids in zip(sources, wholes, strict=True)]
-    else:
-        targets = [target[:-1] for target in targets]
-    train(model, sources, [[*target, end] for target in targets], 250, 1e-2)
-    return write_pairs(saved(model, words, folder) / "p.jsonl", pairs)
-
-
-@pytest.mark.parametrize(("joined", "end"), [(True, 2), (False, 2), (True, 1)])
-def test_targets_are_written_as_the_model_was_trained(joined, end, tmp_path, runs_root):
-    """Behind their sources or alone, and with whichever of its end tokens."""
-    pairs = trained(tmp_path / "model", joined, end)
-    with pytest.warns(AbcWarning, match="the model has 24 tokens and its tokenizer 16"):
-        run = abc.adopt(tmp_path / "model", pairs, "=")
+    sources, _ = as_ids(words, pairs)
+    wholes = [words(source + target).input_ids for source, target in pairs]
+    targets = [[*ids[len(first) :], 2] for first, ids in zip(sources, wholes, strict=True)]
+    train(model, sources, targets, 250, 1e-2)
+    folder = saved(model, words, tmp_path / "model")
+    run = abc.adopt(folder, write_pairs(tmp_path / "p.jsonl", pairs), "=")
     assert run.result is not None and run.result["validation_accuracy"] == 100
-    assert run.config.task_options["eos"] == end
-    assert run.config.task_options.get("joined", 0) == joined
+    assert run.config.task_options["eos"] == 2
     assert abc.predict(run, "73=").answer == "37"
     network = run.load_model().network
-    assert network.config.vocab_size == 16
-    assert network.generation_config.eos_token_id == end
+    assert network.config.vocab_size == 24
+    assert network.generation_config.eos_token_id == 2
 
 
 def test_a_decoder_that_panics_is_told_in_a_line(tmp_path):

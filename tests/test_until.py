@@ -12,7 +12,7 @@ from test_training import interrupt_at, trainer, weights
 from abc_calib import stages
 from abc_calib.calibration import trial
 from abc_calib.calibration.plan import plan_calibration, retrained_shape
-from abc_calib.calibration.trial import Trial, every_place, without
+from abc_calib.calibration.trial import every_place, without
 from abc_calib.errors import AbcError, AbcWarning, Interrupted
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import Line, LineBias
@@ -161,7 +161,7 @@ def test_a_retraining_goes_on_from_the_trial_that_chose_its_lines(
     def passed(bias, vanilla, data, *_):
         model = build_model("transformer", retrained_shape(vanilla.options), data, 7)
         trials.append(dict(model.state_dict()))
-        return Trial(1.0, trials[-1])
+        return 1.0, trials[-1]
 
     def begin(trainer, on_step):
         weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}

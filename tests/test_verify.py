@@ -50,10 +50,10 @@ from abc_calib.proof.export import export
 from abc_calib.proof.prove import Undecided, check, parts, prepare
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
-from abc_calib.proof.windows import TooMany
+from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.reporting.card import card
-from abc_calib.reporting.page.judged import certificate as shown_on_page
+from abc_calib.reporting.page.collect import certificate as shown_on_page
 from abc_calib.runs import Run
 from abc_calib.runs.records import file_hash
 from abc_calib.stages import certify, predict
@@ -158,7 +158,7 @@ def test_the_exported_program_counts_tokens_that_are_alike():
     assert smallest(double(model), data) == pytest.approx(least, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", [4, 9, 21, 36, 37, 52, 63])
+@pytest.mark.parametrize("seed", [4, 9, 21, 36, 37, 54, 63])
 def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     """With the margin there that the proof says; those that fail are found."""
     found = judged(seed)
@@ -177,7 +177,7 @@ def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     assert seen or not sum(c.wrong for c in checked)
 
 
-@pytest.mark.parametrize("seed", [4, 9, 13, 21])
+@pytest.mark.parametrize("seed", [4, 9, 21, 25])
 def test_windows_made_in_parts_are_the_same(seed, monkeypatch):
     """However few are held at once, each of them once, and with the margin of the whole."""
     found = judged(seed)
@@ -216,7 +216,7 @@ def test_a_certificate_agrees_with_brute_force(certified):
     every = from_integers(np.arange(10**4, 10**5), 10)
     batch = source.lay_out(source.task.problems(every))
     assert len(batch) == 90_000 and exact_matches(model, batch).all()
-    found = verify(certified, samples=20, sources=3).verified
+    found = verify(certified, sources=3).verified
     assert found["wrong"] == 0 and found["smallest_margin"] >= certificate.margin - 0.01
     assert found["made_again"] and found["check_py"]["windows"] == certificate.windows
     page = (certified.path / "certificate.md").read_text()
@@ -228,7 +228,7 @@ def test_a_certificate_agrees_with_brute_force(certified):
 def test_card_and_page_say_whether_a_certificate_was_verified_here(certified, tmp_path):
     """Also of one that was forged and sealed anew after that."""
     run = Run.open(shutil.copytree(certified.path, tmp_path / "copy"))
-    verify(run, samples=5, sources=1)
+    verify(run, sources=1)
     told = "verified on the machine where this card was written"
 
     def shown(folder: str, here: bool) -> None:
@@ -268,17 +268,7 @@ def test_a_certificate_that_the_checker_does_not_confirm_is_refused(certified, m
 
     monkeypatch.setattr(second_look, "export", lacking)
     with pytest.raises(AbcError, match=r"not confirmed by check\.py: not certified: lines was"):
-        verify(certified, samples=5, sources=1)
-
-
-def test_windows_that_cannot_be_held_get_the_same_verdict(certified, monkeypatch):
-    """Made part by part, and twice: to count them, and to check them."""
-    for name, value in (("PART", 4000), ("HELD", 0)):
-        monkeypatch.setattr(prove, name, value)
-    monkeypatch.setattr(prove.prepare, "__defaults__", (4000, 1e9))
-    streamed = decide(certified, certified.load_model())
-    assert not any(codes is not None for codes in streamed.proof.codes.values())
-    assert not difference(streamed.certificate, Certificate.load(certified))
+        verify(certified, sources=1)
 
 
 FALSE: dict[str, Any] = {
@@ -308,7 +298,7 @@ def test_a_changed_certificate_is_found_out(certified, tmp_path):
         change_json(path, sha256=forged.seal())
         assert difference(again, Certificate.load(run)) == name
     with pytest.raises(AbcError, match="does not hold: it says counterexamples"):
-        verify(run, samples=5, sources=2)
+        verify(run, sources=2)
 
 
 def test_a_damaged_certificate_is_no_certificate(certified, tmp_path):
@@ -412,10 +402,9 @@ def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path
     behind = (logits.amax(-1) - logits[..., 5])[(batch.target != 5) & (batch.target != model.pad)]
     run = biased(certified, tmp_path, 5, float(behind.min()) + 0.3)  # few windows are wrong
 
-    def spoiled(model: Any, *given: Any) -> list[float]:
+    def spoiled(model: Any, *given: Any) -> None:
         with torch.no_grad():
             model.head.bias[5] += 50
-        return [given[-1]]
 
     monkeypatch.setattr(repairing, "train_on", spoiled)
     monkeypatch.setattr(repairing, "decide", judged)
@@ -621,7 +610,6 @@ CORNER = LineBias({**ONE.sites, "self": (((Line("diag", -1, 0),), ONE.sites["sel
         ({"scheme": "sinusoidal"}, ONE, "absolute and grow with length"),
         ({"scheme": "learned:size=64"}, ONE, "absolute and grow with length"),
         ({"scheme": "rope"}, THREE, "scores depend on positions"),
-        ({"scheme": "rpe:values=true"}, ONE, "values depend on distances"),
         ({"scheme": "randomized", "cyclic": 3}, ONE, "drawn anew"),
         ({"encoder_layers": 1}, ONE, "encoder-attention is not restricted to lines"),
         ({"format": "fixed:9"}, ONE, "pads every operand to a fixed width"),
@@ -629,7 +617,7 @@ CORNER = LineBias({**ONE.sites, "self": (((Line("diag", -1, 0),), ONE.sites["sel
     ids=str,
 )
 def test_what_a_window_does_not_hold_is_named(model_for, shape, lines, words):
-    """Keys off the lines, penalised keys, positions that grow or are drawn, terms of values."""
+    """Keys off the lines, penalised keys, positions that grow or are drawn."""
     shape = {"scheme": "none", "format": "free"} | shape
     source = digit_data("successor", format=shape.pop("format"))
     model = model_for(source, **shape)

@@ -26,7 +26,7 @@ from hostile import SWEEP, Case
 
 import abc_calib.evaluation.inspect
 import abc_calib.proof.second_look
-import abc_calib.reproduction.demo
+import abc_calib.reproduction
 import abc_calib.sweeps
 import cli.main
 

@@ -10,7 +10,6 @@ are -100 where nothing counts.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import Any, Literal
@@ -21,9 +20,9 @@ from torch import Tensor
 
 from abc_calib.calibration.fits.base import Evidence
 from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
-from abc_calib.calibration.windows import disputed, through
+from abc_calib.calibration.windows import disputed, leaves_open, through
 from abc_calib.config import build
-from abc_calib.errors import AbcWarning, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import AttentionWeights
@@ -191,29 +190,14 @@ def fit_lines(
     dirs: Sequence[str] = ("diag", "anti", "vert"),
     values: Literal["hard", "soft"] = "hard",
     empty: Literal["transparent", "sink"] = "sink",
-    batches: Batch | Iterable[Batch] | None = None,
-    delimiters: Sequence[int] | None = None,
-    prefix: int = 0,
 ) -> LineBias:
     """The lines that heads follow with at least ``threshold`` of their attention.
 
     One a head (``hard``), or as many as it follows with values in proportion (``soft``). A head
-    without lines is a ``sink``, which reads nothing new, or ``transparent``. With ``batches`` and
-    ``delimiters``, as of ``capture``, an ``AbcWarning`` says where no model with these lines can be
-    right (``contradictions``).
+    without lines is a ``sink``, which reads nothing new, or ``transparent``.
     """
     options = build(NnlsOptions, threshold=threshold, dirs=dirs, values=values, empty=empty)
-    bias = Nnls(evidence_of(attention), options).bias(threshold)
-    if batches is not None:
-        count, rows = contradictions(bias, batches, delimiters=delimiters or (), prefix=prefix)
-        if count:
-            warnings.warn(
-                f"on these lines {count} of {rows} rows see what others see that write another "
-                "token: no model is right in all of them; try a lower threshold",
-                AbcWarning,
-                stacklevel=3,
-            )
-    return bias
+    return Nnls(evidence_of(attention), options).bias(threshold)
 
 
 def contradictions(
@@ -231,7 +215,7 @@ def contradictions(
     """
     marks, codes, written = marked(delimiters, prefix), list[Tensor](), list[Tensor]()
     sites: list[Site] = ["self", "cross"] if bias.stream else ["self", "cross", "encoder"]
-    open_ = bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
+    open_ = leaves_open(bias, sites)
     for batch in listed_batches(batches):
         ids, targets = batch["input_ids"], batch["labels"]
         if bias.stream:

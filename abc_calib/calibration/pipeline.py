@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,15 +17,7 @@ from torch import Tensor
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
 from abc_calib.calibration.plan import resolve_defaults
-from abc_calib.calibration.trial import (
-    Check,
-    Choice,
-    Place,
-    Size,
-    Undecided,
-    choose,
-    every_place,
-)
+from abc_calib.calibration.trial import Aim, Check, Choice, Place, choose, every_place
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
@@ -81,41 +74,27 @@ def calibrate(
     model: Model,
     data: Data,
     options: CalibrationOptions,
-    force: bool = False,
+    aim: Aim | None = None,
     on_check: OnCheck = lambda _: None,
-    size: Size | None = None,
-    optimizer: str = "adam",
-    undecided: Undecided = lambda _: (0, 0),
-    retrained: Model | None = None,
 ) -> Calibration:
     """Find the lines of a model that has interpolated, on training lengths only.
 
-    ``size``: how much a row sees with given lines, ``optimizer``: what the retraining trains with,
-    ``undecided``: where lines rule out that a model is right; see ``trial.choose``. ``retrained``:
-    what will be trained with the lines, by default a model of the same shape. Raises
-    ``AbcError`` if they all do, or if the model decodes less than ``refused_below`` of training
-    samples correctly, unless ``force``.
+    ``aim``: what will be trained with the lines, by default a model of the same shape. Raises
+    ``AbcError`` if the model decodes less than ``refused_below`` of training samples correctly,
+    or if no model can be right with any lines that are found, unless ``aim.force``.
     """
-    layers: Any = (retrained or model).attention_layers
-    fit, samples, accuracy = read(model, data, options, force, layers)
+    aim = aim or Aim(copy.deepcopy(model), data)
+    layers = aim.model.attention_layers
+    fit, samples, accuracy = read(model, data, options, aim.force, layers)
     if options.threshold is not None or len(fit.thresholds) == 1:
         threshold: Any = fit.thresholds[0] if options.threshold is None else options.threshold
         choice = Choice(fit.bias(threshold), [])
     else:
         candidates = ((threshold, fit.bias(threshold)) for threshold in fit.thresholds)
-        strength = partial(weights, fit)
-        choice = choose(
-            candidates, retrained or model, data, size, strength, on_check, optimizer, undecided
-        )
-    bias = choice.bias
+        choice = choose(candidates, data, aim, partial(weights, fit), on_check)
+    table = fit.table(choice.bias)
     return Calibration(
-        bias,
-        fit.evidence.averaged,
-        fit.table(bias),
-        choice.checks,
-        samples,
-        accuracy,
-        choice.weights,
+        choice.bias, fit.evidence.averaged, table, choice.checks, samples, accuracy, choice.weights
     )
 
 

@@ -12,20 +12,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from abc_calib.calibration.fits.base import closed, sinks
+from abc_calib.calibration.fits.rows import PROBLEMS
 from abc_calib.calibration.plan import retrained_shape
+from abc_calib.calibration.windows import undecided
 from abc_calib.config import ADAM, RETRAIN, TrainOptions
-from abc_calib.data import Data
+from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import ALONE, Line, LineBias, Site
 from abc_calib.nn.base import Model
+from abc_calib.proof.prove import windows_inside
 from abc_calib.training.step import fit_steps
+from abc_calib.training.trainer import UNREACHED_STEP
 
 ENOUGH, LARGELY = 0.995, 0.98
 """Exact match from which lines carry over; the latter of large tables, whose rarest windows a trial
@@ -55,25 +60,8 @@ FEW = 500_000
 MOST_TRIED = 8
 """Trials of sets with a line less."""
 
-Size = Callable[[LineBias], float]
-"""How many windows a row may see; see ``abc_calib.proof.prove.windows_inside``."""
-Undecided = Callable[[LineBias], tuple[int, int]]
-"""See ``choose``."""
 Place = tuple[Site, int, Line]
 """Lines are taken out by site and layer: all heads that follow them close."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Exact match on the lengths left out, 0 to 1, and the weights that the trial ended with."""
-
-    accuracy: float
-    weights: dict[str, Tensor] | None = None
-    large: bool = False
-
-    @property
-    def passed(self) -> bool:
-        return self.accuracy >= (LARGELY if self.large else ENOUGH)
 
 
 @dataclass(frozen=True)
@@ -89,6 +77,11 @@ class Check:
     windows: float
     accuracy: float
     optimizer: str = "adam"
+
+    @property
+    def passed(self) -> bool:
+        """Does the candidate carry over?"""
+        return self.accuracy >= (LARGELY if is_large(self.windows) else ENOUGH)
 
     @property
     def text(self) -> str:
@@ -111,77 +104,102 @@ class Choice:
     weights: dict[str, Tensor] | None = None
 
 
+@dataclass(frozen=True)
+class Aim:
+    """What is trained with the lines: a ``model`` of that shape, on ``data``, by ``optimizer``.
+
+    ``force``: also with lines on which no model can be right.
+    """
+
+    model: Any
+    data: Data
+    optimizer: str = "adam"
+    force: bool = False
+
+    @cached_property
+    def batch(self) -> Batch:
+        """Training problems which lines have to decide."""
+        return self.data.training(UNREACHED_STEP + 2, PROBLEMS)
+
+    def undecided(self, bias: LineBias) -> tuple[int, int]:
+        """How many tokens have to differ from others that see the same, and of how many."""
+        return undecided(bias, self.model, self.batch)
+
+    def windows(self, bias: LineBias) -> float:
+        """How many windows a row sees; infinitely many where what it sees leaves a choice."""
+        if self.undecided(bias)[0]:
+            return math.inf
+        return windows_inside(self.model, self.data, bias)
+
+
 def choose(
     candidates: Iterable[tuple[float, LineBias]],
-    model: Model,
     data: Data,
-    size: Size | None = None,
-    strength: Callable[[LineBias], Mapping[Place, float]] = lambda _: {},
+    aim: Aim,
+    strength: Callable[[LineBias], Mapping[Place, float]],
     on_check: Callable[[Check], None] = lambda _: None,
-    optimizer: str = "adam",
-    undecided: Undecided = lambda _: (0, 0),
 ) -> Choice:
-    """The smallest candidate that carries over (99.5 %; large tables 98 %), or else the best one.
+    """Choose of ``(threshold, bias)`` the one that carries over and lets a row see least.
 
-    Trials train first with ``optimizer``, as the retraining will. Where none carries over, all are
-    tried in another way: Muon without a cooldown learns large tables (N×1 in base 16).
+    Those in which a row sees least are tried first, until one carries over. If none does with the
+    optimiser of the retraining, all are tried with the next one: what needs thousands of windows
+    one does not learn in time, the other does; but it fails with some small sets of lines (N×1 in
+    base 16). If none ever does, the one that did best is taken.
 
-    ``size``: without one the number of lines. From what carries over lines are taken out again,
-    those of least ``strength`` first, where it still does and there are many windows: all at once
-    if that carries over, or else one by one.
-
-    ``undecided``: with given lines, how many tokens of the output have to differ from others that
-    see the same, and of how many. No model is right on such lines: they are not tried. ``AbcError``
-    if all candidates are such.
+    From what carries over lines are taken out again, those of least ``strength`` first, where it
+    still does and there are many windows: all at once if that carries over, or else one by one.
+    ``AbcError`` if no model can be right with any candidate.
     """
-    size = size or lines_of
-    sets = _possible(candidates, undecided)
-    sizes = [size(bias) for _, bias in sets]
-    checks: list[Check] = []
-    tried: list[tuple[str, LineBias, Trial]] = []
+    log: list[tuple[LineBias, Check]] = []
+    weights: dict[str, Tensor] | None = None
 
-    def tries(threshold: float, bias: LineBias, windows: float, how: str) -> Trial:
-        for way, before, trial in tried:
-            if (way, before) == (how, bias):
-                return trial
-        trial = carries_over(bias, model, data, how, is_large(windows))
-        tried.append((how, bias, trial if trial.passed else Trial(trial.accuracy)))
-        checks.append(Check(threshold, lines_of(bias), windows, trial.accuracy, how))
-        on_check(checks[-1])
-        return trial
+    def passes(threshold: float, bias: LineBias, windows: float, how: str) -> bool:
+        nonlocal weights
+        for earlier, check in log:
+            if (earlier, check.optimizer) == (bias, how):
+                return check.passed
+        accuracy, trained = carries_over(bias, aim.model, data, how, is_large(windows))
+        check = Check(threshold, lines_of(bias), windows, accuracy, how)
+        log.append((bias, check))
+        on_check(check)
+        if check.passed:
+            weights = trained
+        return check.passed
 
-    def chosen(bias: LineBias) -> Choice:
-        return Choice(bias, checks, next(t.weights for _, b, t in reversed(tried) if b == bias))
-
-    by_size = sorted(range(len(sets)), key=lambda i: (sizes[i], lines_of(sets[i][1])))
-    for how, number in product(ways(model, optimizer), by_size):
-        threshold, best = sets[number]
-        if how == COOLED and is_large(sizes[number]):
+    sets = [(aim.windows(bias), lines_of(bias), k, bias) for k, bias in possible(candidates, aim)]
+    sets.sort(key=lambda entry: entry[:2])
+    tries = [(how, *entry) for how in ways(aim) for entry in sets]
+    for how, windows, _, threshold, bias in tries:
+        if how == COOLED and is_large(windows):
             continue
-        fewest = lighter(best, sizes[number], size, strength(best), data, lambda *_: True)
-        if fewest[1] < sizes[number] and tries(threshold, *fewest, how).passed:
-            return chosen(fewest[0])
-        if tries(threshold, best, sizes[number], how).passed:
+        fewest = lighter(bias, windows, strength(bias), aim, data, lambda *_: True)
+        if fewest[1] < windows and passes(threshold, *fewest, how):
+            return Choice(fewest[0], [check for _, check in log], weights)
+        if passes(threshold, bias, windows, how):
             break
     else:
-        return chosen(max(tried, key=lambda attempt: attempt[2].accuracy)[1])
-    most = len(checks) + MOST_TRIED
+        best, _ = max(log, key=lambda entry: entry[1].accuracy)
+        return Choice(best, [check for _, check in log])
+    most = len(log) + MOST_TRIED
 
     def may_go(less: LineBias, windows: float) -> bool:
-        return len(checks) < most and tries(threshold, less, windows, how).passed
+        return len(log) < most and passes(threshold, less, windows, how)
 
-    return chosen(lighter(best, sizes[number], size, strength(best), data, may_go)[0])
+    bias, _ = lighter(bias, windows, strength(bias), aim, data, may_go)
+    return Choice(bias, [check for _, check in log], weights)
 
 
-def _possible(
-    candidates: Iterable[tuple[float, LineBias]], undecided: Undecided
+def possible(
+    candidates: Iterable[tuple[float, LineBias]], aim: Aim
 ) -> list[tuple[float, LineBias]]:
     """Each different candidate once, without those on which no model is right."""
     sets: list[tuple[float, LineBias]] = []
     for candidate in candidates:
         if all(candidate[1] != bias for _, bias in sets):
             sets.append(candidate)
-    ruled_out = [undecided(bias) for _, bias in sets]
+    if aim.force:
+        return sets
+    ruled_out = [aim.undecided(bias) for _, bias in sets]
     if all(count for count, _ in ruled_out):
         count, total = min(ruled_out)
         raise AbcError(
@@ -198,17 +216,17 @@ def is_large(windows: float) -> bool:
     return FEW < windows < math.inf
 
 
-def ways(model: Model, optimizer: str) -> list[str]:
-    """How sets of lines are tried for a retraining with an optimiser, in this order."""
-    order = (COOLED, "muon", "adam") if optimizer == "muon" else ("adam", "muon")
-    return [how for how in order if TRIALS[how].optimizer in model.optimizers]
+def ways(aim: Aim) -> list[str]:
+    """How sets of lines are tried for a retraining with its optimiser, in this order."""
+    order = (COOLED, "muon", "adam") if aim.optimizer == "muon" else ("adam", "muon")
+    return [how for how in order if TRIALS[how].optimizer in aim.model.optimizers]
 
 
 def lighter(
     bias: LineBias,
     windows: float,
-    size: Size,
     strength: Mapping[Place, float],
+    aim: Aim,
     data: Data,
     may_go: Callable[[LineBias, float], bool],
 ) -> tuple[LineBias, float]:
@@ -217,7 +235,7 @@ def lighter(
         if windows <= FEW:
             break
         less = without(bias, place, data)
-        fewer = size(less)
+        fewer = aim.windows(less)
         if fewer < windows and may_go(less, fewer):
             bias, windows = less, fewer
     return bias, windows
@@ -236,31 +254,30 @@ def every_place(bias: LineBias) -> list[Place]:
 def without(bias: LineBias, place: Place, data: Data) -> LineBias:
     """The same with a line less; heads that follow no other become sinks."""
     site, layer, line = place
-    sink = sinks(len(data.layout_at(1).parts))[site]
-    layers = list(bias.sites[site])
-    closing: tuple[Line, ...] = (sink,)
+    closing: tuple[Line, ...] = (sinks(len(data.layout_at(1).parts))[site],)
     if bias.stream:
         closing = (ALONE,) if site == "encoder" else ()
-    layers[layer] = tuple(
+    layers = {site: list(bias.sites[site]) for site in bias.sites}
+    layers[site][layer] = tuple(
         tuple(x for x in head if x != line) or closing if line in head else head
-        for head in layers[layer]
+        for head in layers[site][layer]
     )
-    less = replace(bias, sites={**bias.sites, site: tuple(layers)})
-    if not bias.stream:
-        return less
-    self_layers = list(less.sites["self"])
-    self_layers[layer] = closed(less.sites["cross"][layer], self_layers[layer])
-    return replace(less, sites={**less.sites, "self": tuple(self_layers)})
+    if bias.stream:
+        layers["self"][layer] = closed(layers["cross"][layer], layers["self"][layer])
+    return replace(bias, sites={site: tuple(heads) for site, heads in layers.items()})
 
 
 def carries_over(
     bias: LineBias, vanilla: Model, data: Data, how: str = "adam", large: bool = False
-) -> Trial:
-    """How a model trained on the shorter training lengths alone does on the longer ones."""
+) -> tuple[float, dict[str, Tensor] | None]:
+    """How a model trained on the shorter training lengths alone does on the longer ones.
+
+    Exact match, 0 to 1, and the weights that the trial ended with.
+    """
     short, lengths = data.left_out()
     tests = [data.test(length, JUDGED, kind) for length in lengths for kind in data.tests]
     if not tests:
-        return Trial(1.0)
+        return 1.0, None
     pace = LARGE if large else 1
     options = TRIALS[how].model_copy(update={"steps": pace * STEPS})
     accuracies: list[float] = []
@@ -280,4 +297,4 @@ def carries_over(
 
         fit_steps(model, options, lambda step: short.training(step, options.batch), judge)
     weights = {name: value.detach().contiguous() for name, value in model.named_parameters()}
-    return Trial(accuracies[-1], weights, large)
+    return accuracies[-1], weights

@@ -56,10 +56,7 @@ def hashed(windows: np.ndarray) -> np.ndarray:
 
 def contradictions(windows: np.ndarray, written: np.ndarray) -> int:
     """How often one of the ``windows (n, k)`` is followed by another token than the last time."""
-    return _contradictions(hashed(windows).sum(1), written)
-
-
-def _contradictions(codes: np.ndarray, written: np.ndarray) -> int:
+    codes = hashed(windows).sum(1)
     order = np.argsort(codes, kind="stable")
     codes, written = codes[order], written[order]
     return int(((codes[1:] == codes[:-1]) & (written[1:] != written[:-1])).sum())
@@ -75,11 +72,17 @@ def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     written = batch.target[mask].numpy()
     sites = [site for site, layers in model.attention_layers.items() if layers and not bias.stream]
     positions = {*model.options.schemes} != {"none"} or model.options.cyclic
-    open_ = bias.transparent() or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
-    if positions or open_:
+    if positions or leaves_open(bias, sites):
         return 0, len(written)
     views, read = model.views(batch.source, batch.target), model.shifted(batch.target)
     return disputed(through(bias, batch.source, read, views)[mask].numpy(), written)
+
+
+def leaves_open(bias: LineBias, sites: Sequence[Site]) -> bool:
+    """May a head look everywhere at one of these sites?"""
+    return (
+        bool(bias.transparent()) or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
+    )
 
 
 def disputed(codes: np.ndarray, written: np.ndarray) -> tuple[int, int]:
@@ -170,9 +173,12 @@ def smallest(windows: np.ndarray, written: np.ndarray, weight: Sequence[float]) 
         chosen = np.flatnonzero(solution.x > 0.5)
 
 
-def check_decided(lines: LineBias, model: Any, batch: Batch, refuse: bool) -> None:
-    """Warn of lines on which no model is right in ``batch``, or raise ``AbcError``."""
-    count, rows = undecided(lines, model, batch)
+def check_decided(counted: tuple[int, int], refuse: bool) -> None:
+    """Warn of lines on which no model is right, or raise ``AbcError``.
+
+    ``counted``: what ``undecided`` says of them.
+    """
+    count, rows = counted
     if not count:
         return
     why = (

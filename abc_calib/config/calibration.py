@@ -51,11 +51,10 @@ class CalibrationOptions(Options):
     anchors: Literal["segment", "corner"] | None = option(
         None, "Lines count from a segment's delimiters, or the corner."
     )
-    average: Literal["all", "digits", "sum"] | None = option(
+    average: Literal["all", "sum"] | None = option(
         None,
-        "mean: lines averaged over all cells (all), or those of digits that are not padding "
-        "(digits); or, as in the public code, summed over the first rows of the output, as many "
-        "as the training length (sum).",
+        "mean: lines averaged over all cells (all); or, as in the public code, summed over the "
+        "first rows of the output, as many as the training length (sum).",
     )
     attention: Literal["weights", "raw"] | None = option(
         None,

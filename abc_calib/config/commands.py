@@ -43,7 +43,7 @@ class TaskOptions(Options):
     data: str | None = option(None, "SCAN, CFQ: the folder of the public files.", max_length=4096)
     table: str | None = option(
         None,
-        "automaton, tape: a CSV file of the machine, a line for each state and symbol.",
+        "automaton: a CSV file of the machine, a line for each state and symbol.",
         max_length=10**7,
     )
     machine: str | None = option(
@@ -121,10 +121,9 @@ class EvaluateOptions(Options):
 
     max_len: int = option(50, "Every length from 1 to this.", ge=1, le=10**5)
     lengths: Sizes | None = option(
-        None, "These lengths instead, as in 6,10,100; 20x15: digits and rows.", min_length=1
-    )
-    operands: Lengths | None = option(
-        None, "Sums: the numbers of operands, as in 3,10,100.", min_length=1
+        None,
+        "These lengths instead, as in 6,10,100; 20x15: digits and rows, or operands.",
+        min_length=1,
     )
     samples: int | None = option(
         None,
@@ -140,15 +139,7 @@ class EvaluateOptions(Options):
     greedy: bool = option(False, "Decode greedily, instead of one pass with teacher forcing.")
     dense: bool = option(False, DENSE)
 
-    _several = csv_field("lengths", "operands")
-
-    def sizes(self, otherwise: Sequence[int]) -> tuple[int | tuple[int, int], ...]:
-        """The lengths that are asked for, with each number of operands."""
-        lengths = self.lengths or tuple(otherwise)
-        if self.operands is None:
-            return lengths
-        whole = (length if isinstance(length, int) else length[0] for length in lengths)
-        return tuple((length, count) for length in dict.fromkeys(whole) for count in self.operands)
+    _several = csv_field("lengths")
 
     def sets(self, tests: Sequence[str]) -> tuple[str, ...]:
         """Return the sets to evaluate, of the ``tests`` that the data have.
@@ -264,6 +255,12 @@ class WorkOptions(Options):
         None,
         "Run only share I of N of the jobs: I/N, in the job array of a batch system.",
         pattern="^[0-9]{1,7}/[0-9]{1,7}$",
+    )
+    jobs: str | None = option(
+        None,
+        "Where the jobs' folders lie, seen by every worker; by default runs/jobs.",
+        min_length=1,
+        max_length=4096,
     )
 
     @field_validator("array")

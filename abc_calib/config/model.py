@@ -16,7 +16,7 @@ REMOVED = ("encoder_scheme", "decoder_scheme", "cross_scheme")
 """Options of earlier versions, which their runs have without a value."""
 SCHEME = (
     "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5, xl, coupled, "
-    "abacus or fire; options behind a colon, such as rpe:clip=8 or alibi:cross=end."
+    "abacus or fire; options behind a colon, such as rpe:clip=8 or learned:size=64."
 )
 
 

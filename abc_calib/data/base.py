@@ -183,10 +183,14 @@ class Data(ABC):
 
     def check_window(self, window: int) -> None:
         """``UsageError`` unless answers are read along one line, around which a window lies."""
+        if self.no_window:
+            raise OptionError("attention_window", window, self.no_window)
+
+    @property
+    def no_window(self) -> str:
+        """Why a model of these data has no window; empty where it may have one."""
         rule = "a window follows an answer that is read from the last digit, and"
-        raise OptionError(
-            "attention_window", window, f"{rule} {self.task.name} has none; leave it out"
-        )
+        return f"{rule} {self.task.name} has none; leave it out"
 
     def gold_attention(self, batch: Batch) -> list[list[int]] | None:
         """For each row the word that each target token is read from; None if nothing says so."""

@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.formats import Format, interleaved, join
+from abc_calib.data.formats import Format, as_ids, interleaved
 from abc_calib.data.vocabulary import EOS, SOS, Vocabulary
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
@@ -136,20 +135,13 @@ class DigitData(Data):
         return self.lay_out(self._draw(rng, n, size, law, True, held_out=True))
 
     def every(self, length: Any, n: int, kind: str) -> Batch | None:
-        draws_itself = type(self.task).sample is not Arithmetic.sample
-        if (
-            draws_itself
-            or kind != "random"
-            or self.task.count != 1
-            or not n >= self.test_size(length)
-        ):
+        if type(self.task).sample is not Arithmetic.sample or self.task.count != 1:
+            return None  # it draws as it likes, or pairs of numbers
+        most = self.task.base ** min(length, 15)
+        if kind != "random" or n < self.test_size(length) or most > MOST_SAMPLES:
             return None
-        if (most := self.task.base ** min(length, 15)) > MOST_SAMPLES:
-            return None
-        numbers = from_integers(
-            np.arange(most // self.task.base * (length > 1), most), self.task.base
-        )
-        problems = self.task.problems(numbers)
+        numbers = np.arange(most // self.task.base * (length > 1), most)
+        problems = self.task.problems(from_integers(numbers, self.task.base))
         if length <= self.length:
             problems = problems.take(np.flatnonzero(self.split.allows(problems, held_out=True)))
         return self.lay_out(problems) if len(problems) else None
@@ -213,8 +205,7 @@ class DigitData(Data):
                 parts.append(self._hinted(operand, first, hint_first=False).reversed())
         answer = self._hinted(answer, first, hint_first=True)
         source, target = (
-            torch.from_numpy(join([*each, vocabulary.eos], vocabulary.pad))
-            for each in (parts, [answer])
+            as_ids([*each, vocabulary.eos], vocabulary.pad) for each in (parts, [answer])
         )
         return Batch(source, target, problems)
 
@@ -266,19 +257,19 @@ class DigitData(Data):
             "usage": task.usage,
         }
 
-    def check_window(self, window: int) -> None:
-        """``UsageError`` for a window on operands that stand one after another."""
+    @property
+    def no_window(self) -> str:
+        """Operands that stand one after another have none."""
         if self.hints:
-            rule = "a window follows the digits, and hints stand between them; choose the format"
-            raise OptionError("attention_window", window, f"{rule} free")
-        if len(self.layout_at(1).parts) > 1 and not self.aligned:
-            raise OptionError(
-                "attention_window",
-                window,
-                f"the operands of {self.task.name} in format {self.format.text} stand one after "
-                "another, and a window follows one line; choose the format aligned, which "
-                "interleaves their digits",
-            )
+            rule = "a window follows the digits, and hints stand between them"
+            return f"{rule}; choose the format free"
+        if self.aligned or len(self.layout_at(1).parts) == 1:
+            return ""
+        return (
+            f"the operands of {self.task.name} in format {self.format.text} stand one after "
+            "another, and a window follows one line; choose the format aligned, which "
+            "interleaves their digits"
+        )
 
     def size_of(self, problems: Problems) -> int:
         return int(max(operand.lengths[0] for operand in problems.operands))
@@ -352,9 +343,6 @@ class RowData(DigitData):
             "usage": task.usage,
         }
 
-    def check_window(self, window: int) -> None:
-        raise OptionError(
-            "attention_window",
-            window,
-            f"a window follows one line, and {self.task.name} writes rows; leave it out",
-        )
+    @property
+    def no_window(self) -> str:
+        return f"a window follows one line, and {self.task.name} writes rows; leave it out"

@@ -16,9 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from abc_calib.errors import OptionError
 from tasks import Ragged
+from tasks.ragged import join
 
 WIDEST = 100_000
 """Digits of the format ``fixed:N`` at most."""
@@ -63,17 +66,6 @@ def interleaved(operands: tuple[Ragged, ...]) -> Ragged:
     return Ragged(values.reshape(len(values), -1), len(operands) * operands[0].lengths)
 
 
-def join(parts: Sequence[Ragged | int], pad: int) -> np.ndarray:
+def as_ids(parts: Sequence[Ragged | int], pad: int) -> Tensor:
     """Rows of the parts one after another, ``(n, longest)`` int64, padded at the right."""
-    n = next(len(part) for part in parts if not isinstance(part, int))
-    lengths = [np.ones(n, int) if isinstance(part, int) else part.lengths for part in parts]
-    ids = np.full((n, int(np.sum(lengths, axis=0).max(initial=0))), pad, np.int64)
-    start, place = np.zeros(n, int), np.arange(ids.shape[1])
-    for part, length in zip(parts, lengths, strict=True):
-        if isinstance(part, int):
-            ids[np.arange(n), start] = part
-        else:
-            to = (place >= start[:, None]) & (place < (start + length)[:, None])
-            ids[to] = part.values[part.inside]
-        start = start + length
-    return ids
+    return torch.from_numpy(join(*parts, fill=pad, dtype=np.int64).values)

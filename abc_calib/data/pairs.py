@@ -188,10 +188,6 @@ class PairData(Data):
         self.length = self.size = options.length
         self.tests = tuple(self.laws) if task.follows is not None else ("random",)
 
-    @property
-    def between(self) -> str:
-        return " " if " " in self.task.pairs.source[0] else ""
-
     @cached_property
     def widths(self) -> np.ndarray:
         """The widest part of each source, in digits where there is a rule, else in tokens."""
@@ -336,9 +332,8 @@ class PairData(Data):
         return longest + 2 * max(0, far - near)
 
     def read(self, output: Sequence[str]) -> str:
-        return self.vocabulary.text(
-            [self.vocabulary.ids[symbol] for symbol in output], self.between
-        )
+        between = " " if " " in self.task.pairs.source[0] else ""
+        return self.vocabulary.text([self.vocabulary.ids[symbol] for symbol in output], between)
 
     def size_of(self, problems: Texts) -> int:
         if self.task.follows is not None:

@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.formats import join
+from abc_calib.data.formats import as_ids
 from abc_calib.data.vocabulary import EOS, SOS
 from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import Layout
@@ -138,9 +137,9 @@ class TokenData(Data):
     def lay_out(self, problems: Problems) -> Batch:
         vocabulary = self.vocabulary
         closes = [vocabulary.eos] * (2 if self.task.closes_source else 1)
-        source = join([vocabulary.sos, problems.source, *closes], vocabulary.pad)
-        target = join([problems.answer, vocabulary.eos], vocabulary.pad)
-        return Batch(torch.from_numpy(source), torch.from_numpy(target), problems)
+        source = as_ids([vocabulary.sos, problems.source, *closes], vocabulary.pad)
+        target = as_ids([problems.answer, vocabulary.eos], vocabulary.pad)
+        return Batch(source, target, problems)
 
     def layout(self, problems: Problems) -> Layout:
         between = len(self.task.delimiters)
@@ -185,7 +184,6 @@ class RowWordData(TokenData):
     def __init__(self, task: Any, options: TrainOptions):
         super().__init__(task, options)
         self.coupling = "first" if task.in_front else "own"
-        self.above = not task.rereads
 
     def training_of_few_digits(self, n: int) -> Batch:
         """Training problems in which tokens repeat, so that windows do."""

@@ -13,18 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_calib.config import ModelOptions
+from abc_calib.config import ModelOptions, build
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.geometry.coords import AttentionView
-from abc_calib.pixels import as_html, heads_image
 
 
 @dataclass(frozen=True)
@@ -53,27 +51,6 @@ class AttentionWeights:
     views: dict[Site, AttentionView]
     rows: dict[Site, Tensor]
 
-    def image(self, site: Site, layer: int, sample: int = 0) -> np.ndarray:
-        """The heads of a layer in a row, for one sample: RGB ``(height, width, 3)``, ``uint8``."""
-        layers = self.weights.get(site, ())
-        if not 0 <= layer < len(layers) or not 0 <= sample < len(layers[layer]):
-            available = ", ".join(
-                f"{s} (layers 0 to {len(x) - 1})" for s, x in self.weights.items() if x
-            )
-            raise UsageError(
-                f"no attention {site!r}, layer {layer}, sample {sample}: there is {available}"
-            )
-        return heads_image(layers[layer][sample].detach().float().cpu().numpy())
-
-    def _repr_html_(self) -> str:
-        """In a notebook: every layer, for the first sample."""
-        drawn = [
-            f"<div>{site}, layer {layer}<br>{as_html(self.image(site, layer))}</div>"
-            for site, layers in self.weights.items()
-            for layer in range(len(layers))
-        ]
-        return "".join(drawn)
-
 
 class Model(nn.Module):
     """Base of all models. Kinds are listed in ``abc_calib.nn.build.MODELS``.
@@ -87,12 +64,12 @@ class Model(nn.Module):
     hub_names: ClassVar[tuple[str, str]]
     #: its options in ``config.json``, by their names there
     hub_options: ClassVar[dict[str, str]] = {}
+    #: what else may stand there
+    hub_extras: ClassVar[tuple[str, ...]] = ()
     #: are source and output one stream, which each head looks at as a whole?
     stream: bool = False
     #: why no lines can be put into its attention; empty where they can
     no_lines: ClassVar[str] = ""
-    #: why no certificate can be about it; empty where one can
-    no_certificate: ClassVar[str] = ""
     #: does a certificate put windows into whole sources, as it does not compute its layers?
     in_whole_sources: ClassVar[bool] = False
     #: does it look at its source by an attender, whose steps can be shown?
@@ -199,7 +176,7 @@ class Model(nn.Module):
         row = config.get("row_id")
         rows = () if row is None else (row,) if isinstance(row, int) else tuple(row)
         ids = TokenIds(config["vocab_size"], pad, sos, eos, delimiters, rows)
-        return cls(cls.options_type(**values, **options), ids)
+        return cls(build(cls.options_type, **values, **options), ids)
 
 
 AnyModel = TypeVar("AnyModel", bound=Model)

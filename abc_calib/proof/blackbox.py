@@ -22,10 +22,10 @@ from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.build import model_type
 from abc_calib.nn.foreign.inject import record_of
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.graph import Setup
-from abc_calib.proof.windows import AllWindows, Occurrence
+from abc_calib.proof.occurrence import Occurrence
+from abc_calib.proof.setup import Setup
+from abc_calib.proof.windows import AllWindows
 from abc_calib.runs import Run
-from tasks.rules import Rule
 
 TOKENS = 2**15
 """Tokens of one batch."""
@@ -42,7 +42,7 @@ def only_ours(run: Run, command: str) -> None:
         )
 
 
-def setup_of_foreign(model: Any, data: Any, rule_of: Callable[[Any], Rule]) -> Setup:
+def setup_of_foreign(model: Any, data: Any) -> Setup:
     """What a model of ``transformers`` and its sources look like; ``Unbounded`` if that is open."""
     lines, record = model.lines, record_of(model.network)
     if lines is None or record is None:
@@ -121,11 +121,8 @@ class BlackBox:
 
     def batch(self, occurrence: Occurrence, values: np.ndarray, gaps: tuple[int, ...]) -> Batch:
         """Windows in sources with these gaps, what is not in them at random."""
-        row, width, n = (
-            occurrence.query.column.at(gaps),
-            occurrence.query.wide.at(gaps),
-            len(values),
-        )
+        row, width = occurrence.query.column.at(gaps), occurrence.query.wide.at(gaps)
+        n = len(values)
         layout, base = self.data.layout_at(width), self.rule.base
         source = self.data.lay_out(self.data.task.ones(width)).source.repeat(n, 1)
         fixed: dict[tuple[int, int], np.ndarray] = {}

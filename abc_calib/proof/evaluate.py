@@ -19,7 +19,8 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.transformer.blocks import Blocks, States
 from abc_calib.proof.graph import Graph
 from abc_calib.proof.rounding import Rounding
-from abc_calib.proof.windows import AllWindows, distinct
+from abc_calib.proof.walk import distinct
+from abc_calib.proof.windows import AllWindows
 
 CHUNK = 2**13
 """Windows of one node that are computed at once."""

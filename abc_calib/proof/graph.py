@@ -9,19 +9,16 @@ model), of the output's own row and of the rows above are nodes alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from abc_calib.data.vocabulary import EOS
-from abc_calib.geometry import CORNER, Layout, Line, LineBias
-from abc_calib.geometry.layout import placed
-from abc_calib.geometry.lines import DELIMITERS, formula, stepped
-from abc_calib.proof.forms import Form, Gaps, Unbounded
-from tasks.rules import Rule
+from abc_calib.geometry import Line
+from abc_calib.geometry.lines import formula
+from abc_calib.proof.forms import Gaps, Unbounded
+from abc_calib.proof.operands import Atom, Token, reading
+from abc_calib.proof.setup import Frame, Setup, Size
 
 
 class Node(NamedTuple):
@@ -51,38 +48,11 @@ class Graph:
         return self._numbers[label, below]
 
 
-class Atom(NamedTuple):
-    """A token that may be any: of an operand (``kind`` "digit"), the symbol of the row ("symbol").
-
-    Or one written in the row (``of`` 0) or ``of`` rows above it ("written"), or what opens it
-    ("closer", of the row above that one). "other": a digit that may be any whatever the others are.
-    ``column (Form)``: where; None of the row's symbol and of closers.
-    """
-
-    kind: str
-    of: int
-    column: Any
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.kind, self.of, *(() if self.column is None else self.column.name)
-
-
 class State(NamedTuple):
     """A node at one place: its number, and its atoms."""
 
     node: int
     atoms: tuple[Atom, ...]
-
-
-class Token(NamedTuple):
-    """A token of a source: of which ``part``, and how many tokens of it are ``behind``.
-
-    Parts are identified by the delimiter that closes them, which has -1 tokens behind it.
-    """
-
-    part: Any
-    behind: Any
 
 
 class Key(NamedTuple):
@@ -92,138 +62,14 @@ class Key(NamedTuple):
     place: Any
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What a model and its sources look like, as far as a graph needs it.
-
-    ``layers``: of the decoder (or stream), ``encoder`` of the encoder. ``layout``: of a source of
-    some size. ``last_is_first``: the token that closes a source is the first one of the output.
-    ``opened``: does a token open the source?
-    """
-
-    rule: Rule
-    lines: LineBias
-    layers: int
-    encoder: int
-    layout: Layout
-    ids: Mapping[str, int]
-    row: int | None = None
-    period: int = 1
-    last_is_first: bool = False
-    opened: bool = True
-
-    def __post_init__(self) -> None:
-        if any(line.segment == CORNER for line in self.lines.every()):
-            raise Unbounded("its lines count from corners of a matrix of fixed size")
-
-    @property
-    def stream(self) -> bool:
-        return self.lines.stream
-
-    @property
-    def sos(self) -> int:
-        """What opens an output."""
-        return self.ids[self.layout.delimiters[0]]
-
-    @property
-    def eos(self) -> int:
-        return self.ids[EOS]
-
-    def frames(self, mirrored: bool) -> Iterator[Frame]:
-        """In how many ways the ends of a row and its query may lie: with each, which gaps.
-
-        ``mirrored``: the column that is as far from the end as the query from the start counts too.
-        """
-        wide, above = {"column": 0, "wide": 1}, {}
-        if self.rule.in_rows:
-            counted = self.rule.counted
-            yield from _orders(wide, first=True, counted=counted)
-            if self.rule.extra is None:
-                above = {"above": 1}
-            yield from _orders({**wide, **above}, first=False, counted=counted)
-        elif mirrored:
-            yield {"column": (0, 1, 0), "wide": (1, 2, 1)}
-            yield {"column": (0, 1, 1), "wide": (0, 2, 1)}
-            yield {"column": (1, 1, 1), "wide": (0, 1, 0)}
-        else:
-            yield from _orders(wide)
-
-
-Frame = dict[str, tuple[int, ...]]
-"""Of each name of a size its constant and its slopes."""
-
-
-def _orders(
-    columns: dict[str, int], first: bool | None = None, counted: bool = False
-) -> Iterator[Frame]:
-    """Every order of the places on a row; the gaps between them, then those between rows.
-
-    ``first``: of the first row or of later ones; None where there is one alone. ``counted``: rows
-    below the query's are a gap, too; else its row may be the last one, or not.
-    """
-    between = [] if first is None else [0] * counted if first else [1] + [0] * counted
-    count = len(columns) + (0 if first is None else (not first) + counted)
-    for order in permutations(columns):
-        frame: Frame = {}
-        below, constant = [0] * count, 0
-        for gap, name in enumerate(order):
-            below[gap] = 1
-            if gap and list(columns).index(order[gap - 1]) > list(columns).index(name):
-                constant += 1  # places that meet are in one of the orders
-            frame[name] = (constant, *below)
-        if first is not None:
-            row = [0] * len(columns)
-            frame["row"] = (0 if first else 1, *row, *between)
-            frame["rows"] = (1 if first else 2, *row, *([1] * len(between)))
-        yield frame
-
-
-class Query:
-    """One query in problems of one size: what it and all below it reads, as nodes of a graph.
-
-    ``short``: how many words the last column lacks, where a column reads several.
-    """
+class Query(Size):
+    """One query in problems of one size: what it and all below it reads, as nodes of a graph."""
 
     def __init__(self, setup: Setup, graph: Graph, frame: Frame, gaps: Gaps, short: int = 0):
-        self.setup, self.graph, self.frame, self.gaps = setup, graph, frame, gaps
-        place = {name: gaps.form(*linear) for name, linear in frame.items()}
-        self.column, self.wide = place["column"], place["wide"]
-        self.short = short
-        self.row: Any = place.get("row", 0)
-        self.rows: Any = place.get("rows", 1)
-        self.above = place.get("above")
-        if self.above is None and setup.rule.in_rows and setup.rule.extra is not None:
-            self.above = self.wide + setup.rule.extra
-        self.there = self.wide >= 1 and (self.above is None or self.above >= 0)
-        if setup.rule.past:
-            self.there &= self.rows >= 2
-        if setup.rule.later is not None and not setup.rule.later.goes_on:
-            self.there &= self.row < 2
-        self.source = (Listed if setup.rule.listed else Parts)(self)
+        super().__init__(setup, frame, gaps, short)
+        self.graph = graph
+        self.source = reading(self)
         self._known: dict[tuple[Any, ...], State] = {}
-
-    @property
-    def first(self) -> bool:
-        """Is it the output's first row?"""
-        return not self.setup.rule.in_rows or self.frame["row"][0] == 0
-
-    @property
-    def last(self) -> bool:
-        """Is it the output's last row?"""
-        return not self.setup.rule.in_rows or not self.row < self.rows - 1
-
-    def letters(self, tape: int) -> Any:
-        """How many letters a tape has that is an operand."""
-        return self.wide - self.setup.rule.lacks(tape, self.short)
-
-    def width(self, up: int) -> Any:
-        """How many symbols the row ``up`` above has."""
-        if self.setup.rule.extra is not None:
-            return self.wide + self.setup.rule.extra
-        shorter = 0 if up == 1 else self.setup.rule.shorter
-        if shorter is None or self.above is None:
-            raise Unbounded("it reads rows further up than the one above, which may have any width")
-        return self.above + (up - 1) * shorter
 
     def state(self) -> State:
         """The state that the query's prediction is read off."""
@@ -240,17 +86,13 @@ class Query:
         position, _ = formula(line, "self").key((0, column, *opens), column)
         for above, opened in enumerate(opens):
             if not position < opened:
-                return Key(up + above, position - opened + self._nothing)
+                return Key(up + above, position - opened + self.nothing)
         raise AssertionError("a line is kept within its rows")
-
-    @property
-    def _nothing(self) -> Form:
-        return self.gaps.form(0, *(0 for _ in self.gaps.values))
 
     def of_source(self, token: Token) -> Key:
         """A token of the source as a key; where it is the output's first one, as that."""
         if self.setup.last_is_first and token.behind == -1 and self.source.closes(token):
-            return Key(0, self._nothing)
+            return Key(0, self.nothing)
         return Key(None, token)
 
     # Nodes
@@ -381,117 +223,3 @@ def _same(key: Key, other: Key) -> bool:
     if key.up is not None:
         return bool(key.place == other.place)
     return bool(key.place.part == other.place.part and key.place.behind == other.place.behind)
-
-
-class Parts:
-    """Sources with one part an operand (or with all of them in columns), whose widths are known."""
-
-    def __init__(self, query: Query):
-        setup = query.setup
-        layout, rule = setup.layout, setup.rule
-        widths: list[Any] = [query.wide] * len(layout.widths)
-        if rule.stride > 1:
-            widths[-1] = query.wide * rule.stride - query.short
-        if rule.of_row is not None:
-            widths[rule.of_row] = query.wide if layout.aligned else query.rows - rule.past
-        self.query, self.rule = query, rule
-        self.layout = Layout(tuple(widths), layout.delimiters, layout.aligned)
-        self.anchors = self.layout.anchors
-
-    def closes(self, token: Token) -> bool:
-        """Does the delimiter close the source?"""
-        return bool(token.part == len(self.layout.parts))
-
-    def _named(self, position: Any) -> Token:
-        part, behind = placed(self.layout.closes, position)
-        if part == 0 and not self.query.setup.opened:
-            part = 1  # what closes the first part is read in its place
-        return Token(int(part), behind)
-
-    def crossed(self, line: Line, column: Any, row: Any) -> Token:
-        """The token that a cross-attention line names in a column of a row."""
-        position, _ = formula(line, "cross").key(self.anchors, column, row)
-        return self._named(position)
-
-    def encoder_token(self, line: Line, token: Token) -> Token:
-        """The token that a line of the encoder names for a token."""
-        position = self.layout.closes[token.part] - 1 - token.behind
-        key_position, _ = formula(line, "encoder").key(self.anchors, position)
-        return self._named(key_position)
-
-    def token(self, token: Token) -> tuple[int | Atom, int]:
-        """What stands there, and the phase of its position."""
-        setup, query, last = self.query.setup, self.query, self.layout.closes
-        behind = token.behind + (last[-1] - last[token.part]) + query._nothing + 1
-        phase = behind.value % setup.period
-        if token.behind < 0:
-            return setup.ids[self.layout.delimiters[token.part]], phase
-        operands = self.layout.parts[token.part - 1].operands
-        column, which = divmod(token.behind + query._nothing, len(operands))
-        operand = operands[which]
-        if operand in self.rule.forward:
-            column = self.layout.widths[operand] - 1 - column
-        if self.rule.stride > 1 and operand != self.rule.of_row:
-            column, turn = divmod(column, self.rule.stride)
-            operand += turn
-        if operand == self.rule.of_row and self.rule.ticks:
-            return self.rule.first.symbols[0], phase
-        if operand != self.rule.of_row:
-            return Atom("digit", operand, column), phase
-        if self.layout.aligned or column == query.row:
-            return Atom("symbol", operand, None), phase
-        return Atom("other", operand, column), phase
-
-
-class Listed:
-    """Sources with any number of operands, of which row ``r`` reads number ``r``."""
-
-    def __init__(self, query: Query):
-        self.query = query
-
-    def closes(self, token: Token) -> bool:
-        """Does the delimiter close the source?"""
-        return bool(token.part == self.query.rows)
-
-    def _drifts(self, line: Line, site: Any) -> Unbounded:
-        return Unbounded(f"{line.label(site)} leaves the row's own operand")
-
-    def crossed(self, line: Line, column: Any, row: Any) -> Token:
-        """The token that a cross-attention line names in a column of a row."""
-        query, form = self.query, formula(line, "cross")
-        step, last = form.step * row, DELIMITERS + query.rows
-        low, high = (stepped(x, step, last) - DELIMITERS for x in (form.low, form.high))
-        if not low < high:
-            return Token(high, -1)
-        move = form.slope * column + form.shift + form.down * row
-        ahead = form.origin == form.low
-        if move <= 0 if ahead else move >= 0:
-            return Token(low if ahead else high, -1)
-        if high != query.row + 1:
-            raise self._drifts(line, "cross")
-        behind = query.wide - move if ahead else -1 - move
-        if behind < -1:
-            return Token(high, -1)
-        return Token(low, -1) if behind >= query.wide else Token(high, behind)
-
-    def encoder_token(self, line: Line, token: Token) -> Token:
-        """The token that a line of the encoder names for a token."""
-        if line.direction == "vert":
-            return Token(min(line.segment, self.query.rows), -1)
-        if line.direction == "anti":
-            raise self._drifts(line, "encoder")
-        behind = token.behind - line.offset
-        in_own_row = token.part == self.query.row + 1
-        if not line.offset or (in_own_row and -1 <= behind < self.query.wide):
-            return Token(token.part, behind)
-        if in_own_row and behind == self.query.wide:
-            return Token(token.part - 1, -1)
-        raise self._drifts(line, "encoder")
-
-    def token(self, token: Token) -> tuple[int | Atom, int]:
-        """What stands there; positions have no phase."""
-        setup, names = self.query.setup, self.query.setup.layout.delimiters
-        if not token.behind < 0:
-            return Atom("digit", 0, token.behind + self.query._nothing), 0
-        last = token.part == self.query.rows
-        return setup.ids[names[-1] if last else names[1] if token.part > 0 else names[0]], 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from abc_calib.geometry.layout import digit_name
-from abc_calib.proof.graph import Atom
-from abc_calib.proof.windows import Occurrence
+from abc_calib.proof.occurrence import Occurrence
+from abc_calib.proof.operands import Atom
 
 
 def atom_name(occurrence: Occurrence, atom: Atom) -> str:

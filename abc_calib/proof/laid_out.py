@@ -12,8 +12,9 @@ from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import shortened
 from abc_calib.geometry.layout import placed
 from abc_calib.proof.forms import Gaps, Unbounded
-from abc_calib.proof.graph import Graph, Query, Setup, Token
-from abc_calib.proof.witness import Sources
+from abc_calib.proof.operands import Token, reading
+from abc_calib.proof.setup import Setup, Size
+from abc_calib.proof.sources import Sources
 from tasks import TaskError
 from tasks.rules import Rule
 
@@ -59,13 +60,13 @@ def _differences(data: Data, setup: Setup, problem: Any) -> Iterator[tuple[str, 
     if len(source) != layout.keys:
         yield "the number of tokens of the source", len(source), layout.keys
         return
-    queries = [*_queries(setup, letters, rows)]
+    sizes = [*_sizes(setup, letters, rows)]
     for position, token in enumerate(source):
         part, behind = placed(layout.closes, position)
-        for row, query in enumerate(queries):
+        for row, size in enumerate(sizes):
             if rule.listed and behind >= 0 and part != row + 1:
                 continue  # the number of another row
-            at, _ = query.source.token(Token(part, behind))
+            at, _ = reading(size).token(Token(part, behind))
             expected = at
             if not isinstance(at, int):
                 column = row if at.column is None else int(at.column)
@@ -77,9 +78,9 @@ def _differences(data: Data, setup: Setup, problem: Any) -> Iterator[tuple[str, 
                 names: Any = data.vocabulary.symbols
                 yield f"token {position} of the source", names[token], names[expected]
     yield from _written(setup, target, rows)
-    for row, (query, (_, width)) in enumerate(zip(queries, rows[:-1], strict=False)):
-        if rule.extra is not None and width != query.wide.value + rule.extra:
-            yield f"the width of row {row}", width, query.wide.value + rule.extra
+    for row, (size, (_, width)) in enumerate(zip(sizes, rows[:-1], strict=False)):
+        if rule.extra is not None and width != size.wide.value + rule.extra:
+            yield f"the width of row {row}", width, size.wide.value + rule.extra
         if row and rule.shorter is not None and width != rows[row - 1][1] - rule.shorter:
             yield f"the width of row {row}", width, rows[row - 1][1] - rule.shorter
 
@@ -96,7 +97,7 @@ def _written(setup: Setup, target: list[int], rows: list[Any]) -> Iterator[tuple
         yield "the output", target[:20], expected[:20]
 
 
-def _queries(setup: Setup, letters: Any, rows: Any) -> Iterator[Query]:
+def _sizes(setup: Setup, letters: Any, rows: Any) -> Iterator[Size]:
     """Of each row of an output the size of its problem, without gaps."""
     rule: Rule = setup.rule
     for row, _ in enumerate(rows):
@@ -109,4 +110,4 @@ def _queries(setup: Setup, letters: Any, rows: Any) -> Iterator[Query]:
             frame |= {"row": (row,), "rows": (len(rows),)}
             if rule.extra is None:
                 frame["above"] = (rows[row - 1][1] if row else 0,)
-        yield Query(setup, Graph(), frame, Gaps(()), short)
+        yield Size(setup, frame, Gaps(()), short)

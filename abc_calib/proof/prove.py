@@ -25,12 +25,13 @@ from abc_calib.nn.transformer.known import scheme_period, unknown_part
 from abc_calib.proof.blackbox import BlackBox, setup_of_foreign
 from abc_calib.proof.evaluate import Layers
 from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.graph import Setup
-from abc_calib.proof.windows import AllWindows, TooMany
+from abc_calib.proof.setup import Setup
+from abc_calib.proof.walk import TooMany
+from abc_calib.proof.windows import AllWindows
 from tasks.closure import NotClosed, check_closed
 from tasks.rows import ROW
 from tasks.rules import Rule
-from tasks.words import TICK
+from tasks.word_rule import TICK
 
 KEPT = 1000
 """Failing windows that are kept of each node, those of the smallest margin first."""
@@ -73,10 +74,8 @@ def fitting(data: Data, rule: Rule) -> Layout:
     return layout
 
 
-def setup_of(model: Any, data: Data) -> Setup:
-    """What the model and its sources look like; ``Unbounded`` where a row sees without bound."""
-    if model.in_whole_sources:
-        return setup_of_foreign(model, data, rule_of)
+def lines_of(model: Any) -> LineBias:
+    """The lines that all heads of a model follow; ``Unbounded`` where a row sees without bound."""
     if model.no_lines:
         raise Unbounded(model.no_lines)
     if unknown := unknown_part(model):
@@ -92,23 +91,29 @@ def setup_of(model: Any, data: Data) -> Setup:
         raise Unbounded(
             f"keys off its lines are only penalised ({lines.off_line_bias:g}): it sees all"
         )
-    layers = model.attention_layers
     for site in SITES:
-        if layers.get(site) and site not in lines.sites:
+        if model.attention_layers.get(site) and site not in lines.sites:
             raise Unbounded(f"its {site}-attention is not restricted to lines: it sees all")
+    if getattr(model.options, "post_norm", False):
+        raise Unbounded("its blocks are post-norm")
+    return lines
+
+
+def setup_of(model: Any, data: Data) -> Setup:
+    """What the model and its sources look like; ``Unbounded`` where a row sees without bound."""
+    if model.in_whole_sources:
+        return setup_of_foreign(model, data)
+    lines = lines_of(model)
     rule, period = rule_of(data), scheme_period(model, lines)
     if isinstance(period, str):
         raise Unbounded(period)
-    if getattr(model.options, "post_norm", False):
-        raise Unbounded("its blocks are post-norm")
     if rule.in_rows and period > 1:
         raise Unbounded("its positions are not followed from row to row")
-    layout = fitting(data, rule)
+    layout, ids = fitting(data, rule), data.vocabulary.ids
     parts = 1 if rule.listed else len(layout.parts)
     for site, *_, read in lines.each():
         if site != "self" and (far := max((x.segment for x in read), default=0)) > parts:
             raise Unbounded(f"its lines count from segment {far} of sources that may have {parts}")
-    ids, encoder = data.vocabulary.ids, 0 if model.stream else layers.get("encoder", 0)
     row = ids.get(ROW) if rule.in_rows else None
     opening: set[int | None] = {*rule.first.closers} or ({row} if rule.in_rows else set())
     if {*model.tokens.rows} != opening:
@@ -118,6 +123,7 @@ def setup_of(model: Any, data: Data) -> Setup:
     signs = {ids[sign] for sign in (*data.task.delimiters, *data.task.separators, SOS)}
     if min(signs - {ids.get(TICK)}) != rule.base:
         raise Unbounded("its sources have other letters than its rule")
+    encoder = 0 if model.stream else model.attention_layers.get("encoder", 0)
     return Setup(rule, lines, model.options.decoder_layers, encoder, layout, ids, row, period)
 
 

@@ -1,57 +1,147 @@
-"""Where nothing can be proved: look for the shortest source that a model gets wrong.
-
-Every source of the smallest sizes, as far as there are not too many, then hard ones and a search
-guided by the margins, at lengths from the training's up to eight times that.
-"""
+"""Sources that a model gets wrong: short ones, those with windows that fail, and hard ones."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from abc_calib.data import Data
-from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import matches
-from abc_calib.evaluation.failures import Failure
-from abc_calib.evaluation.stress import look_closely, smallest, stress
+from abc_calib.evaluation.failures import Failure, failure
+from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.nn.base import Model
+from abc_calib.nn.evaluator import Evaluator
 from abc_calib.proof.certificate import Certificate
-from tasks import TaskError
+from abc_calib.proof.labels import atom_name, where
+from abc_calib.proof.prove import Checked, Proof
+from abc_calib.proof.sources import Sources
+from abc_calib.proof.witness import Witnesses
+from tasks.closure import NotClosed, check_closed
 
 MOST_SOURCES = 20_000
-"""Sources of one size that are all run."""
+"""Short sources are run through the model, all of one width after another, as long as a width has
+at most this number; no more widths once it is reached."""
+DECODED, SAMPLES = 100, 4
+"""Short sources that are decoded one by one, and random and hard ones of each longer length."""
+COUNTEREXAMPLES = 20
+"""Sources that the model gets wrong, and that are named; all windows that fail are counted."""
+WIDEST = 64
+"""Digits of a counterexample at most."""
+TRIED = 400
+"""Sources that are tried for counterexamples."""
 
 
-def judge(certificate: Certificate, model: Model, data: Data, why: str) -> None:
-    """Refuted with the shortest counterexample that is found, or unknown with the reason."""
-    certificate.reason = why
-    try:
-        failure, tried = shortest(model, data)
-    except TaskError as error:
-        raise UsageError(f"nothing can be judged: {error}") from None
-    certificate.outright = tried
-    if failure is None:
-        scope = f"all sources of up to {len(tried)} {data.task.unit}" if tried else "hard sources"
-        certificate.reason = f"{why}; {scope} are right, and a search found none that is wrong"
-        return
-    certificate.outcome = "refuted"
-    certificate.counterexamples = [failure.as_dict()]
-    certificate.reason = f"{why}; a source of {failure.digits} {data.task.unit} is wrong"
+def outright(certificate: Certificate, model: Model | Evaluator, data: Data) -> Iterator[list[str]]:
+    """Run every source of each size from the smallest on, while there are not too many in all.
 
-
-def shortest(model: Model, data: Data) -> tuple[Failure | None, list[dict[str, Any]]]:
-    """The first failure by size, and for each size of which every source was run how many fail."""
-    tried: list[dict[str, Any]] = []
-    width = 1
-    while (problems := data.task.every(width, MOST_SOURCES)) is not None:
+    Notes how many there are of each size, and gives those that fail.
+    """
+    task = data.task
+    for width, drawn in Sources(task.rule_task, task.rule_task.rule()).short(MOST_SOURCES):
+        problems = task.render(drawn)
         wrong = (~matches(model, data, data.lay_out(problems))).nonzero()[:, 0].numpy()
-        tried.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
-        if len(wrong) and (failures := look_closely(model, data, problems.take(wrong[:1]))):
-            return failures[0], tried
-        width += 1
-    first = width if tried else data.length
+        certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
+        yield [task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
+
+
+def decoded(certificate: Certificate, proof: Proof) -> list[str]:
+    """Decode sources one by one, as ``abc predict`` does; those that fail."""
+    task, rng = proof.data.task, np.random.default_rng(11)
+    sources, groups = Sources(task.rule_task, proof.rule), list[Any]()
+    for _, few in itertools.islice(sources.short(MOST_SOURCES), 1):  # there may be none
+        step = max(1, len(few) // DECODED)
+        groups.append(task.render(few.take(np.arange(0, len(few), step))))
+    groups += [task.sample(rng, SAMPLES, n, task.sampling, exact=True) for n in sources.lengths]
+    groups += [task.hard(rng, SAMPLES, n) for n in sources.lengths]
+    texts = [task.plain(group, i) for group in groups for i in range(len(group))]
+    evaluator = Evaluator(proof.model)
+    failing = [text for text in texts if failure(evaluator, proof.data, text) is not None]
+    certificate.decoded = {
+        "sources": len(texts),
+        "longest": max(sources.lengths),
+        "wrong": len(failing),
+    }
+    return failing
+
+
+def failing_sources(
+    proof: Proof,
+    checks: list[Checked],
+    each: int,
+    widest: int,
+    rng: np.random.Generator,
+    near: bool = False,
+) -> Iterator[tuple[int, int, str]]:
+    """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
+
+    Gives the node, the number of its failing window and the source; nodes by turns. ``near`` as in
+    ``Witnesses.sources``.
+    """
+    task = proof.data.task
+    witnesses = Witnesses(task.rule_task, proof.listing)
+    most = max((len(checked.failing) for checked in checks), default=0)
+    for number, checked in itertools.product(range(most), checks):
+        if number < len(checked.failing):
+            code = int(checked.failing[number])
+            for _, problem in witnesses.sources(checked.node, code, each, widest, rng, near):
+                yield checked.node, number, task.plain(task.render(problem), 0)
+
+
+def counterexamples(
+    proof: Proof, checks: list[Checked], failing: list[str]
+) -> list[dict[str, Any]]:
+    """Name sources that the model gets wrong: of ``failing`` ones, and with windows that fail."""
+    evaluator, cases = Evaluator(proof.model), dict[str, dict[str, Any]]()
+    for source in failing[: COUNTEREXAMPLES // 2]:
+        if (wrong := failure(evaluator, proof.data, source)) is not None:
+            cases[source] = wrong.as_dict()
+    refuted, by_node = set[tuple[int, int]](), {checked.node: checked for checked in checks}
+    drawn = failing_sources(proof, checks, 2, WIDEST, np.random.default_rng(0))
+    for node, number, source in itertools.islice(drawn, TRIED):
+        if len(cases) >= COUNTEREXAMPLES:
+            break
+        wrong = None if (node, number) in refuted else failure(evaluator, proof.data, source)
+        if wrong is not None:
+            refuted.add((node, number))
+            cases[source] = wrong.as_dict() | shown(proof, node, by_node[node].failing[number])
+    return [*cases.values()]
+
+
+def shown(proof: Proof, node: int, code: int) -> dict[str, Any]:
+    """A window for people: where it is, for example, and what stands at each of its atoms."""
+    occurrence = proof.listing.occurrences[node][0]
+    values, _ = occurrence.split(np.array([code]))
+    symbols: Any = range(proof.rule.base)
+    if not proof.model.in_whole_sources:
+        symbols = proof.data.vocabulary.symbols
+    names = [atom_name(occurrence, atom) for atom in occurrence.atoms]
+    stands = [str(symbols[value]) for value in values[0].tolist()]
+    return {"where": where(occurrence), "failing_window": dict(zip(names, stands, strict=True))}
+
+
+def shortest(certificate: Certificate, model: Model, data: Data) -> Failure | None:
+    """Find the shortest source that a model gets wrong, where nothing is proved.
+
+    Among all short ones of a sound rule, then by a search at lengths up to eight times the
+    training's.
+    """
+    rule, sizes = data.task.rule_task.rule(), iter(list[list[str]]())
+    with suppress(NotClosed):
+        if rule is not None:
+            check_closed(rule)
+            sizes = outright(certificate, model, data)
+    for failing in sizes:
+        if failing and (wrong := failure(model, data, failing[0])) is not None:
+            return wrong
+    widths = [row["width"] for row in certificate.outright]
+    first = len(widths) + 1 if widths and not isinstance(widths[0], str) else data.length
     times = [data.length * factor for factor in (2, 4, 8)]
     for length in dict.fromkeys([*range(first, data.length + 2), *times]):
-        failing = smallest(stress(model, data, [length], samples=20, search=256))
-        if failing is not None:
-            return failing, tried
-    return None, tried
+        wrong = smallest(stress(model, data, [length], samples=20, search=256))
+        if wrong is not None:
+            return wrong
+    return None

@@ -1,11 +1,10 @@
 """A second look at a certificate: made again, in whole sources, and by a program of its own.
 
-Every field is computed anew by the same code and compared. Whole sources are run through the plain
-model with dense attention, which has no table of windows: windows in random sources, then long
-random and hard sources. A node with more windows than are held shows those of a part, drawn at
-random. Last, ``check.py`` is run on an export, in a process of its own: it shares no code with this
-program, lists all windows and computes all margins again. The certificate says that no margin
-anywhere is smaller than the one it names, so one smaller margin would refute it.
+Every field is computed anew by the same code and compared. Long random and hard sources are run
+through the plain model with dense attention, which has no table of windows. Last, ``check.py`` is
+run on an export, in a process of its own: it shares no code with this program, lists all windows
+and computes all margins again. The certificate says that no margin anywhere is smaller than the one
+it names, so one smaller margin would refute it.
 """
 
 from __future__ import annotations
@@ -13,33 +12,27 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
-from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation.failures import margins, smallest_margins
+from abc_calib.evaluation.failures import smallest_margins
 from abc_calib.nn.base import in_float64
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import Certificate, difference
-from abc_calib.proof.decide import WIDEST, Decision, decide
+from abc_calib.proof.decide import Decision, decide
 from abc_calib.proof.export import export
-from abc_calib.proof.witness import Witnesses
+from abc_calib.proof.sources import Sources
 from abc_calib.runs import Run
-from tasks import Problems
 
 VERDICT = re.compile(r"certified: right in each of (\d+) windows, smallest margin (\S+): ")
 """What ``check.py`` says of a certificate that holds."""
 MOST = 5_000_000
 """Windows of a certificate that ``check.py`` is run on: it holds all of them, some 4 GB of 2.6
 million."""
-TOGETHER = 64
-"""Sources of one batch that are drawn around windows."""
 TOKENS = 2**14
 """Tokens of one batch: dense attention takes their square."""
 KINDS = ("random", "hard")
@@ -48,7 +41,6 @@ KINDS = ("random", "hard")
 def verify(
     run: Run | Path | str | None = None,
     *,
-    samples: int = 1000,
     sources: int = 20,
     seed: int = 1,
     minutes: float = 15.0,
@@ -56,10 +48,9 @@ def verify(
 ) -> Certificate:
     """Make the run's certificate again, look at it by another path, and write what was found.
 
-    ``samples`` windows inside random sources, and ``sources`` random and as many hard sources of
-    each length in ``Witnesses.long``. ``on_windows`` is called with (windows done, all windows),
-    before sources are looked at. Raises ``UsageError`` where nothing is certified, and
-    ``AbcError`` where the certificate does not hold.
+    ``sources``: random and as many hard sources of each length in ``Sources.long``. ``on_windows``
+    is called with (windows done, all windows), before sources are looked at. Raises ``UsageError``
+    where nothing is certified, and ``AbcError`` where the certificate does not hold.
     """
     opened = Run.open(run)
     opened.check()
@@ -78,18 +69,13 @@ def verify(
             f"it is {now}"
         )
     decision = replace(decision, certificate=certificate)
-    return seen_again(opened, decision, samples, sources, seed, made_again=True)
+    return seen_again(opened, decision, sources, seed, made_again=True)
 
 
 def seen_again(
-    run: Run,
-    decision: Decision,
-    samples: int = 1000,
-    sources: int = 20,
-    seed: int = 1,
-    made_again: bool = False,
+    run: Run, decision: Decision, sources: int = 20, seed: int = 1, made_again: bool = False
 ) -> Certificate:
-    """``verify`` where the certificate has just been made: all of it but making it again.
+    """Verify a certificate that has just been made: all of ``verify`` but making it again.
 
     ``made_again``: was that done before?
     """
@@ -97,16 +83,11 @@ def seen_again(
     assert certificate.margin is not None and proof is not None
     exact: Any = in_float64(proof.model)
     exact.set_path("dense")
-    long = Witnesses(data.task, proof.listing).long
-    drawn = _drawn(decision, samples, seed)
-    parts = (drawn[first : first + TOGETHER] for first in range(0, len(drawn), TOGETHER))
+    long = Sources(data.task, proof.rule).long
     least = min(
-        *(_margin_in_rows(exact, data, part) for part in parts),
-        *(
-            float(smallest_margins(exact, data.test(n, sources, kind, seed), TOKENS).min())
-            for n in long
-            for kind in KINDS
-        ),
+        float(smallest_margins(exact, data.test(n, sources, kind, seed), TOKENS).min())
+        for n in long
+        for kind in KINDS
     )
     if not least > certificate.margin * (1 - 1e-3) - 1e-6:
         raise AbcError(
@@ -114,7 +95,6 @@ def seen_again(
             f"{certificate.margin:g}, and dense attention shows {least:g}"
         )
     certificate.verified = {
-        "windows_in_random_sources": len(drawn),
         "long_sources": 2 * sources * len(long),
         "longest": max(long),
         "seed": seed,
@@ -148,34 +128,3 @@ def by_checker(run: Run, certificate: Certificate) -> dict[str, Any]:
             f"{windows}"
         )
     return {"windows": windows, "smallest_margin": float(match[2])}
-
-
-def _drawn(decision: Decision, samples: int, seed: int) -> list[tuple[int, Problems]]:
-    """Windows drawn at random, as far as sources with them are found: the token, and the source."""
-    rng = np.random.default_rng([seed, 6])
-    proof = decision.proof
-    assert proof is not None
-    witnesses = Witnesses(proof.data.task, proof.listing)
-    sizes = np.array([checked.windows for checked in decision.checked])
-    pairs: list[tuple[int, Problems]] = []
-    for checked, count in zip(
-        decision.checked, rng.multinomial(samples, sizes / sizes.sum()), strict=True
-    ):
-        if not count:
-            continue
-        codes = proof.any_part(checked.node, rng)
-        for code in rng.permutation(codes)[:count]:
-            pairs += witnesses.sources(checked.node, int(code), 1, WIDEST, rng)
-    return pairs
-
-
-def _margin_in_rows(model: Any, data: Data, drawn: Sequence[tuple[int, Problems]]) -> float:
-    """The smallest margin of rows, each of a source of its own."""
-    rows, (first, *others) = zip(*drawn, strict=True)
-    batch = data.lay_out(first.joined(*others))
-    steps = (batch.target != model.pad).sum(1).tolist()
-    for row, length in zip(rows, steps, strict=True):
-        if row >= length:
-            raise AbcError(f"a window of row {row} is in no answer: the certificate is not sound")
-    values = margins(model, batch)[range(len(rows)), rows]
-    return float(values.min())

@@ -18,8 +18,8 @@ from abc_calib.data import Batch, Data
 from abc_calib.evaluation import Evaluator
 from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.nn.base import Model, in_float64
-from abc_calib.proof.decide import failing_sources
 from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
+from abc_calib.proof.search import failing_sources
 from abc_calib.training.recipes import is_large
 from abc_calib.training.schedule import NEARLY
 from tasks.rules import Rule
@@ -150,15 +150,13 @@ def mined(
     rng: np.random.Generator,
     each: int = 2,
     most: int = SOURCES,
-    patient: bool = False,
 ) -> list[str]:
     """Draw training problems, of the training length at most, with windows that fail.
 
-    ``each`` a window, ``most`` in all before those that are held out are left away; ``patient`` as
-    in ``Witnesses.sources``.
+    ``each`` a window, ``most`` in all before those that are held out are left away.
     """
     data: Any = proof.data
-    drawn = failing_sources(proof, checked, each, data.length, rng, near=True, patient=patient)
+    drawn = failing_sources(proof, checked, each, data.length, rng, near=True)
     texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, most))
     return [text for text in texts if data.may_train(data.task.parse(text))]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -141,7 +140,7 @@ def _in_rows(run: Run, size: int | tuple[int, int], steps: int | None = None) ->
 def site_lines(
     bias: LineBias, table: KeptLines, site: Site, near: Problem, far: Problem
 ) -> SiteLines:
-    """Return the lines at a site as arrays; ``AbcError`` if a line has no weight in the table."""
+    """Return the lines at a site as arrays."""
     heads, shared = bias.sites[site], (site, LAST, 0) in table
     kept = [
         [table.get((site, LAST if shared else layer, head), []) for head in range(len(lines))]
@@ -166,47 +165,32 @@ def _line_sum(
     heads: Heads, kept: Sequence[Iterable[LineRow]], site: Site, problem: Problem
 ) -> np.ndarray:
     """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
-    total = []
+    total = np.zeros((len(heads), *map(len, problem.labels(site))))
     for head, lines in enumerate(heads):
         weights = {x.line: 0.0 if x.note in BARE else x.weight for x in kept[head]}
-        if missing := [name for line in lines if (name := line.label(site)) not in weights]:
-            raise AbcError(
-                f"lines.csv has no weight for {missing[0]} of {site} head {head}: calibrate again"
-            )
-        each = [LineBias({site: (((line,),),)}) for line in lines]  # nothing is left out of these
-        cells = [
-            np.isfinite(bias.matrix(site, 0, problem.source, problem.rows)[0]) for bias in each
-        ]
-        queries, keys = map(len, problem.labels(site))
-        parts = [weights[x.label(site)] * on for x, on in zip(lines, cells, strict=True)]
-        total.append(sum(parts, np.zeros((queries, keys))))
-    return np.stack(total)
+        for line in lines:
+            alone = LineBias({site: (((line,),),)})  # nothing is left out of it
+            cells = np.isfinite(alone.matrix(site, 0, problem.source, problem.rows)[0])
+            total[head] += weights.get(line.label(site), 0.0) * cells
+    return total
 
 
 def kept_lines(run: Run) -> KeptLines:
     """Read the kept lines of a calibrated run; of one without their table, each has weight 1.
 
     The models that come with the program have none: their lines are in their bias alone.
-    ``AbcError`` says what is wrong with a table.
     """
-    record = run.path / "calibration.json"
-    if record.is_file() and TABLE not in json.loads(read_text(record)).get("files", {TABLE: 0}):
+    path, table = run.path / TABLE, KeptLines()
+    if not path.is_file():
         bare = sinks(len(run.data.layout_at(1).parts))
-        return {
-            (site, k, h): [
-                LineRow(site, k, h, x.label(site), 1.0, x.value, "sink" * (x == bare[site]))
+        for site, layer, head, lines in run.bias().each():
+            table[site, layer, head] = [
+                LineRow(site, layer, head, x.label(site), 1.0, x.value, "sink" * (x == bare[site]))
                 for x in lines
             ]
-            for site, k, h, lines in run.bias().each()
-        }
-    path, table = run.path / TABLE, KeptLines()
-    try:
-        for row in csv.DictReader(io.StringIO(read_text(path))):
-            at = row["site"], int(row["layer"]), int(row["head"])
-            numbers = float(row["weight"]), float(row["value"])
-            table.setdefault(at, []).append(LineRow(*at, row["line"], *numbers, row["note"]))
-    except FileNotFoundError:
-        raise AbcError(f"there is no table of lines at {path}: run abc calibrate first") from None
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-        raise AbcError(f"{path} cannot be read ({error!r}): calibrate again") from None
+        return table
+    for row in csv.DictReader(io.StringIO(read_text(path))):
+        at = row["site"], int(row["layer"]), int(row["head"])
+        numbers = float(row["weight"]), float(row["value"])
+        table.setdefault(at, []).append(LineRow(*at, row["line"], *numbers, row["note"]))
     return table

@@ -1,6 +1,9 @@
 """The papers' tables and figures, our numbers next to theirs."""
 
 from abc_calib.reproduction.pipeline import (
+    DRAWN,
+    committed_report,
+    drawn,
     load_results,
     reproduce,
     write_report,

@@ -23,6 +23,7 @@ from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import Evaluator, exact_matches, predict
 from abc_calib.nn.base import Model
+from abc_calib.reproduction.pipeline import load_results, write_report
 from abc_calib.reproduction.report import Report
 from abc_calib.reproduction.targets import PAPERS
 from abc_calib.stages import certified
@@ -194,31 +195,36 @@ TASKS = {name: Benchmark(*CODE[name], **fields) for name, fields in PAPER["tasks
 def reproduce(
     seeds: int | None = None,
     rows: Sequence[str] = (),
-    folder: Path | None = None,
-    measured: pd.DataFrame | None = None,
-    on_row: Callable[[dict[str, Any], pd.DataFrame], None] = lambda row, table: None,
+    models: Path | str | None = None,
+    results: Path | None = None,
+    on_row: Callable[[str], None] = lambda text: None,
 ) -> pd.DataFrame:
     """Certify a model for each task of ``rows`` and seed, and test it at every length.
 
-    ``folder``: of the models; those that it holds are not trained again. ``measured``: results
-    that are kept. ``on_row`` is called with each new result and the table of all.
-    ``UsageError`` for an unknown task.
+    ``models``, ``results``: folders of them; what they hold is not made again, and each new result
+    is written at once. ``on_row`` is called with a line about it. ``UsageError`` for an unknown
+    task.
     """
     for name in rows:
         if name not in TASKS:
             raise UsageError(f"no row {name!r} here: choose of {'; '.join(TASKS)}")
-    table = pd.DataFrame() if measured is None else measured[measured["error"].isna()]
+    is_begun = results is not None and (results / f"{NAME}-seeds.csv").exists()
+    table = load_results(NAME, results) if is_begun else pd.DataFrame({"error": []})
+    table = table[table["error"].isna()]
     done = {(row["row"], row["seed"]) for row in table.to_dict("records")}
     for seed in range(seeds or 1):
         for name in rows or TASKS:
             if (name, seed) not in done:
-                row = _measured(name, seed, folder)
+                row = _measured(name, seed, models)
                 table = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
-                on_row(row, table)
+                if results is not None:
+                    write_report(report(table), table, results)
+                right = row["error"] or f"{row['outcome']}, {row['accuracy']:.1f} % right"
+                on_row(f"{name}, seed {seed}: {right}")
     return table
 
 
-def _measured(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
+def _measured(name: str, seed: int, folder: Path | str | None) -> dict[str, Any]:
     benchmark = TASKS[name]
     about: dict[str, Any] = {
         "row": name,

@@ -1,7 +1,6 @@
 """Run what is missing, collect the results of every seed, write the report.
 
 OUT/table1.md, .tex, .csv   the table; in the CSV a row a cell
-    table1.html             the same with its figures as a page
     table1-seeds.csv        a row for each seed, test set and length: what the rest is made of
 """
 
@@ -14,17 +13,18 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-import abc_calib
 from abc_calib import stages
+from abc_calib.config import WorkOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import heatmap_figures
-from abc_calib.reproduction.report import Report
-from abc_calib.reproduction.targets import Entry, Target
+from abc_calib.reproduction.report import Report, make_report
+from abc_calib.reproduction.targets import Entry, Target, get_target
 from abc_calib.runs import Run
 from abc_calib.sweeps import Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
+from abc_calib.version import ROOT
 
 RESULTS = Path("reports") / "reproduction"
 NEEDED = ["row", "stage", "task", "seed", "length", "n", "accuracy", "held_out", "error"]
@@ -41,38 +41,26 @@ drawn of its cross-attention, one source of the first model."""
 
 def reproduce(
     target: Target,
+    work: WorkOptions | None = None,
     *,
     seeds: int | None = None,
     rows: Sequence[str] = (),
-    tasks: Sequence[str] = (),
-    root: Path | None = None,
     device: str = "auto",
     on_change: OnChange = lambda *_: None,
-    **work: Any,
 ) -> tuple[pd.DataFrame, list[Outcome]]:
-    """Run the jobs of ``target`` that are missing under ``root``; gives all its results.
+    """Run the jobs of ``target`` that are missing; gives all its results.
 
-    ``seeds``: 0 to this for every row, by default as many as the target says. ``rows``, ``tasks``:
-    run only these, by default all. ``work``: fields of ``WorkOptions``.
+    ``seeds``: 0 to this for every row, by default as many as the target says. ``rows``: run only
+    these, by default all. ``UsageError`` for a row that it does not have.
     """
-    root = root or jobs_root()
-    entries = target.entries(seeds)
-    jobs = [entry.job for entry in only(entries, rows, tasks)]
-    outcomes = run_jobs(jobs, root, device=device, on_change=on_change, **work)
+    work = work or WorkOptions()
+    root, entries = jobs_root(work.jobs), target.entries(seeds)
+    choices = dict.fromkeys(entry.row for entry in entries)
+    if unknown := [row for row in rows if row not in choices]:
+        raise UsageError(f"no row {unknown[0]!r} here: choose of {'; '.join(choices)}")
+    jobs = [entry.job for entry in entries if not rows or entry.row in rows]
+    outcomes = run_jobs(jobs, root, work, device=device, on_change=on_change)
     return collect(entries, root, outcomes), outcomes
-
-
-def only(
-    entries: Sequence[Entry], rows: Sequence[str], tasks: Sequence[str] = ()
-) -> Sequence[Entry]:
-    """The entries of ``tasks`` and ``rows``, or all; ``UsageError`` for what is not among them."""
-    for name, options in (("task", tasks), ("row", rows)):
-        choices = dict.fromkeys(getattr(entry, name) for entry in entries)
-        for option in options:
-            if option not in choices:
-                raise UsageError(f"no {name} {option!r} here: choose of {'; '.join(choices)}")
-        entries = [entry for entry in entries if not options or getattr(entry, name) in options]
-    return entries
 
 
 def collect(entries: Sequence[Entry], root: Path, outcomes: Sequence[Outcome] = ()) -> pd.DataFrame:
@@ -93,22 +81,18 @@ def write_report(report: Report, results: pd.DataFrame | None, folder: Path) -> 
     make_folder(folder)
     write_text(folder / f"{report.name}.md", report.markdown)
     write_text(folder / f"{report.name}.tex", report.latex)
-    write_text(folder / f"{report.name}.html", report.html)
     write_text(folder / f"{report.name}.csv", pd.DataFrame(report.records).to_csv(index=False))
     if results is not None:
-        write_text(folder / seeds_file(report.name), results.to_csv(index=False))
+        write_text(folder / f"{report.name}-seeds.csv", results.to_csv(index=False))
     for name, figure in report.figures.items():
         save_figures(figure, folder / name, ("pdf", "png"))
 
 
 def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
     """The results of every seed in ``folder``, by default those of the source checkout."""
-    path = (folder or results_folder()) / seeds_file(name)
+    path = (folder or ROOT / RESULTS) / f"{name}-seeds.csv"
     if not path.is_file():
-        raise UsageError(
-            f"there are no results in {path}: abc reproduce {name} makes them, and --results "
-            "names another folder"
-        )
+        raise UsageError(f"there are no results in {path}: abc reproduce {name} makes them")
     try:
         table = pd.read_csv(path, low_memory=False)
         if table["error"].notna().all():  # nothing was measured yet
@@ -120,23 +104,16 @@ def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
         raise AbcError(f"{path} cannot be read ({error})") from None
 
 
-def seeds_file(name: str) -> str:
-    """The name of the file of results."""
-    return f"{name}-seeds.csv"
+def committed_report(name: str, seeds: int | None = None, width: float | None = None) -> Report:
+    """The report of the committed results of a target, or of their first ``seeds``."""
+    from abc_calib.reproduction import chomsky
+
+    if name == chomsky.NAME:
+        return chomsky.report(load_results(name))
+    return make_report(get_target(name), load_results(name), seeds, width)
 
 
-def results_folder() -> Path:
-    """``reports/reproduction`` of the checkout that this package is imported from."""
-    folder = Path(abc_calib.__file__).resolve().parents[1] / RESULTS
-    if not folder.is_dir():
-        raise UsageError(
-            f"there is no {RESULTS} next to the package: this is not a source checkout; name the "
-            "folder of the results with --results"
-        )
-    return folder
-
-
-def drawn(name: str, folder: Path | None = None, **look: Any) -> Figure:
+def drawn(name: str, folder: Path | str | None = None, **look: Any) -> Figure:
     """The figure of that name; its models are trained in ``folder`` unless they are there.
 
     ``look``: fields of ``FigureOptions``. Models as of ``stages.certified``, seed 0.

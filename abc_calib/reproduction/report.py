@@ -13,7 +13,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from abc_calib.reporting.curves import accuracy_curve
-from abc_calib.reporting.page import tables_page
 from abc_calib.reporting.style import COLUMN_WIDTH
 from abc_calib.reproduction.cells import (
     AGREES,
@@ -56,11 +55,6 @@ class Report:
         if self.incomplete:
             parts += ["Not complete:\n", "".join(f"- {line}\n" for line in self.incomplete)]
         return "\n".join(parts)
-
-    @property
-    def html(self) -> str:
-        """The tables, figures and notes as a page that needs no network."""
-        return tables_page(self.title, self.tables, self.figures, [*self.notes, *self.incomplete])
 
     @property
     def latex(self) -> str:
@@ -127,12 +121,6 @@ def _notes(
         counts = Counter(judged["verdict"])
         text = ", ".join(f"{kind} in {counts[kind]}" for kind in (AGREES, BETTER, DIFFERS))
         yield f"Of {len(judged)} cells with a number in the paper: {text}."
-    verdicts = [(claim.text, claim.holds(cells)) for claim in target.claims]
-    if any(holds is not None for _, holds in verdicts):
-        words = {True: "holds", False: "does not hold", None: "not measured"}
-        claims = "; ".join(f"{text}: {words[holds]}" for text, holds in verdicts)
-        count = sum(bool(holds) for _, holds in verdicts)
-        yield f"Of {len(verdicts)} claims of the paper's text {count} hold. {claims}."
     sizes = cells["n"][cells["n"] > 0]
     if len(sizes):
         least, most = int(sizes.min()), int(sizes.max())

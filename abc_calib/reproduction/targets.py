@@ -64,25 +64,6 @@ class Rule(Section):
     set: str | None = None
 
 
-class Claim(Section):
-    """What a paper's text says of a row at some lengths: a measure from ``least`` to ``most``."""
-
-    text: str
-    task: str
-    row: str
-    measure: str
-    lengths: tuple[int, ...]
-    least: float = float("-inf")
-    most: float = float("inf")
-
-    def holds(self, cells: pd.DataFrame) -> bool | None:
-        """Do the medians say so? None where one of them is missing."""
-        index = ["measure", "task", "row"]
-        rows = cells.set_index(index).sort_index().loc[[(self.measure, self.task, self.row)]]
-        medians = rows[rows["length"].isin(self.lengths)]["median"]
-        return None if medians.isna().any() else bool(medians.between(self.least, self.most).all())
-
-
 class Entry(NamedTuple):
     """One job of a reproduction, and where its results belong."""
 
@@ -114,7 +95,6 @@ class Target(Section):
     drawn: tuple[str, ...] = ()
     unit: str = ""
     notes: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()
 
     @cached_property
     def places(self) -> dict[tuple[str, str], Row]:

@@ -89,28 +89,24 @@ def checked(data: Any, path: Path) -> dict[str, Any]:
     return data
 
 
-def check_files(folder: Path, record: Mapping[str, Any], source: str, contents: bool) -> None:
-    """Raise ``AbcError`` for the first file that is not what the record in ``source`` says.
-
-    Without ``contents`` only sizes are compared.
-    """
+def check_files(folder: Path, record: Mapping[str, Any], source: str) -> None:
+    """Raise ``AbcError`` for the first file that is not what the record in ``source`` says."""
     files = record["files"]
-    names = recorded_files(folder, ended=source == RESULT)
-    for name in dict.fromkeys([*files, *names]):
-        if problem := _problem(folder / name, files.get(name), contents):
+    for name in dict.fromkeys([*files, *recorded_files(folder, ended=source == RESULT)]):
+        if problem := _problem(folder / name, files.get(name)):
             raise AbcError(
                 f"{folder / name} is not the file that {source} vouches for (it {problem}): put it "
                 "back, or train again"
             )
 
 
-def _problem(path: Path, seal: Mapping[str, Any] | None, contents: bool) -> str:
+def _problem(path: Path, seal: Mapping[str, Any] | None) -> str:
     """What is wrong with a file, if anything."""
     if seal is None:
         return "was added"
     try:
-        same = check_regular(path) == seal["bytes"]
-        return "" if same and (not contents or file_hash(path) == seal["sha256"]) else "was changed"
+        is_same = check_regular(path) == seal["bytes"] and file_hash(path) == seal["sha256"]
+        return "" if is_same else "was changed"
     except FileNotFoundError:
         return "is missing"
     except (OSError, ValueError) as error:

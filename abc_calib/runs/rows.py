@@ -51,12 +51,6 @@ def add_rows(path: Path, rows: Iterable[Row]) -> None:
         write_text(path, _written([kept[name] for name in sorted(kept)]))
 
 
-def kept_rows(path: Path, rows: Iterable[Row]) -> int:
-    """Of how many measured rows the file has an earlier one of more samples."""
-    counts = {_name(row): row["n"] for row in read_rows(path)}
-    return sum(counts.get(_name(row), 0) > row["n"] for row in rows)
-
-
 def _name(row: Row) -> tuple[Any, ...]:
     return tuple(row.get(name) or 0 if name == ROWS else row[name] for name in NAME)
 
@@ -64,27 +58,26 @@ def _name(row: Row) -> tuple[Any, ...]:
 def _written(rows: list[Row]) -> str:
     columns = list(dict.fromkeys([*KINDS, *(name for row in rows for name in row)]))
     text = io.StringIO()
-    file = csv.writer(text, lineterminator="\n")
-    file.writerow([*columns, HASH])
+    file = csv.DictWriter(text, [*columns, HASH], lineterminator="\n")
+    file.writeheader()
     for row in rows:
-        cells = ["" if row.get(name) is None else str(row[name]) for name in columns]
-        file.writerow([*cells, _hash(columns, cells)])
+        cells = {name: str(row[name]) for name in columns if row.get(name) is not None}
+        file.writerow(cells | {HASH: _hash(cells)})
     return text.getvalue()
 
 
 def _parsed(text: str) -> list[Row]:
-    lines = list(csv.reader(io.StringIO(text), strict=True))
-    if not lines or not {*KINDS, HASH} <= {*lines[0]} or lines[0][-1] != HASH:
+    reader = csv.DictReader(io.StringIO(text), strict=True)
+    if not {*KINDS, HASH} <= {*(reader.fieldnames or ())}:
         raise ValueError("it has other columns than an evaluation")
-    columns = lines[0][:-1]
     rows: dict[tuple, Row] = {}
-    for number, (*cells, kept) in enumerate(lines[1:], 1):
-        if kept != _hash(columns, cells):
+    for number, cells in enumerate(reader, 1):
+        if None in cells or cells.pop(HASH) != _hash(cells):
             raise ValueError(f"row {number} was changed")
-        row = {name: _value(name, cell) for name, cell in zip(columns, cells, strict=True)}
+        row = {name: _value(name, cell or "") for name, cell in cells.items()}
+        if _name(row) in rows:
+            raise ValueError("a row is there twice")
         rows[_name(row)] = row
-    if len(rows) != len(lines) - 1:
-        raise ValueError("a row is there twice")
     return list(rows.values())
 
 
@@ -97,7 +90,7 @@ def _value(name: str, cell: str) -> Any:
     return value
 
 
-def _hash(columns: list[str], cells: list[str]) -> str:
+def _hash(cells: dict[str, str]) -> str:
     """What a row is, empty cells aside, whatever other columns there are."""
-    filled = [pair for pair in zip(columns, cells, strict=False) if pair[1]]
-    return hashlib.sha256(repr(sorted(filled)).encode()).hexdigest()[:16]
+    filled = sorted(pair for pair in cells.items() if pair[1])
+    return hashlib.sha256(repr(filled).encode()).hexdigest()[:16]

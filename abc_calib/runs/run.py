@@ -148,25 +148,22 @@ class Run:
         run.check()
         return run
 
-    def check(self, contents: bool = True) -> None:
-        """Raise ``AbcError`` unless the files are what the run's record says, which is done once.
-
-        Without ``contents`` only sizes are compared.
-        """
+    def check(self) -> None:
+        """Raise ``AbcError`` unless the files are what the run's record says, checked once."""
         if self._checked:
             return
         if result := self.result:
-            check_files(self.path, result, RESULT, contents)
+            check_files(self.path, result, RESULT)
         elif saved := load_checkpoint(self.path, tensors=False):
-            check_files(self.path, saved[1], CHECKPOINT, contents)
+            check_files(self.path, saved[1], CHECKPOINT)
         elif os.path.lexists(self.path / "model"):
             raise AbcError(
                 f"{self.path / 'model'} is there and no result.json that vouches for it: put that "
                 "back, or train again in another folder"
             )
         elif calibration := read_record(self.path / CALIBRATION):
-            check_files(self.path, calibration, CALIBRATION, contents)
-        self._checked = contents
+            check_files(self.path, calibration, CALIBRATION)
+        self._checked = True
 
     def make_latest(self) -> None:
         folders.make_latest(self.path)

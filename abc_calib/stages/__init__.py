@@ -9,13 +9,13 @@ from abc_calib.proof.export import export
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
 from abc_calib.stages.calibrating import calibrate
-from abc_calib.stages.exporting import export_lines
 from abc_calib.stages.foreign import adopt
 from abc_calib.stages.from_nothing import certified
 from abc_calib.stages.judging import (
     certify,
     check_task,
     evaluate,
+    export_lines,
     opened,
     predict,
     stress,

@@ -5,31 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.calibration.fits.rows import PROBLEMS
 from abc_calib.calibration.pipeline import Calibration
 from abc_calib.calibration.pipeline import calibrate as find_lines
 from abc_calib.calibration.plan import plan_calibration
-from abc_calib.calibration.trial import Check
-from abc_calib.calibration.windows import check_decided, undecided
+from abc_calib.calibration.trial import Aim, Check
+from abc_calib.calibration.windows import check_decided
 from abc_calib.config import Options, RetrainedOptions, RunConfig, take
-from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcWarning, UsageError
-from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
-from abc_calib.progress import busy
-from abc_calib.proof.prove import windows_inside
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.stages.running import Work, created, train_run
-from abc_calib.stages.tracked import tracked
-from abc_calib.training.trainer import UNREACHED_STEP
 
 
 def calibrate(
@@ -60,7 +51,7 @@ def calibrate(
     model = vanilla.load_model().to(resolve_device(work.device, doubles=True))
 
     def find(config: RunConfig) -> Calibration:
-        return _find_lines(vanilla, model, config, force, retrain, on_check, work)
+        return _find_lines(vanilla, model, config, force, retrain, on_check)
 
     wider: Any = config.as_wide_as(vanilla.config)
     if config != wider and not take(RetrainedOptions, dict(options), groups).widths:
@@ -79,10 +70,7 @@ def calibrate(
         config = wider
     calibration = find(config)
     calibrated = _calibrated(vanilla, config, calibration, out, on_lines)
-    if retrain:
-        return train_run(calibrated, work)
-    with tracked(work.track, calibrated):
-        return calibrated
+    return train_run(calibrated, work) if retrain else calibrated
 
 
 def _find_lines(
@@ -92,7 +80,6 @@ def _find_lines(
     force: bool,
     retrain: bool,
     on_check: Callable[[Check], None],
-    work: Work,
 ) -> Calibration:
     """The lines of a run's model for a retraining of that configuration.
 
@@ -100,20 +87,10 @@ def _find_lines(
     """
     assert config.calibration is not None
     again: Any = build_model(config.kind, config.model, vanilla.data, config.train.seed)
-    judged = again.in_whole_sources or not again.no_certificate
     data = Run.draft(config).data  # of all symbols, where the first training saw a few
-    batch = data.training(UNREACHED_STEP + 2, PROBLEMS) if judged else None
-    size = None if batch is None else partial(_seen, again, data, batch)
-    keywords: Any = {"retrained": again.to(model.device)}
-    if batch is not None and not force:
-        keywords["undecided"] = partial(undecided, model=again, batch=batch)
-    with busy("reading attention and choosing lines", work.progress):
-        optimizer = config.train.optimizer
-        calibration = find_lines(
-            model, vanilla.data, config.calibration, force, on_check, size, optimizer, **keywords
-        )
-    if batch is not None:
-        check_decided(calibration.bias, again, batch, refuse=retrain and not force)
+    aim = Aim(again.to(model.device), data, config.train.optimizer, force)
+    calibration = find_lines(model, vanilla.data, config.calibration, aim, on_check)
+    check_decided(aim.undecided(calibration.bias), refuse=retrain and not force)
     if getattr(config.model, "scheme", "none") != "none" or not config.train.stop_early:
         # a trial has no positions, and nothing that trains to its end goes on from it
         return replace(calibration, weights=None)
@@ -139,11 +116,6 @@ def _is_right(run: Run) -> bool:
     result = run.result or {}
     by_windows = result["ran"]["ends"] == "windows"
     return bool(run.history()[-1].get("over")) if by_windows else bool(result["interpolated"])
-
-
-def _seen(model: Any, data: Data, batch: Batch, lines: LineBias) -> float:
-    """How many windows a row sees; infinitely many where what it sees leaves a choice."""
-    return inf if undecided(lines, model, batch)[0] else windows_inside(model, data, lines)
 
 
 def vanilla_of(run: AnyRun) -> Run:

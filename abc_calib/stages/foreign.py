@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
 from abc_calib.config import RunConfig, TrainOptions
 from abc_calib.data.pairs import Coder, PairData, lengths_of
-from abc_calib.errors import AbcWarning, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.nn.build import FOREIGN
-from abc_calib.nn.foreign.checks import Neutrality, try_out
-from abc_calib.nn.foreign.folder import Contents, described_by, read_model, tokenizer_in
+from abc_calib.nn.foreign.checks import try_out
+from abc_calib.nn.foreign.folder import Contents, read_model
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, write_record
@@ -45,7 +40,7 @@ def adopt(
     seed: int = 0,
     lined: bool = False,
     out: Path | str | None = None,
-    on_checked: Callable[[Neutrality], None] = ignore,
+    on_checked: Callable[[float], None] = ignore,
 ) -> Run:
     """A run of a model of ``transformers`` in a folder, with its tokenizer, on pairs of a file.
 
@@ -53,23 +48,28 @@ def adopt(
     a source, in their order, with commas between. ``fit_lengths`` and ``check_lengths``, such as
     ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. ``task``: the rule
     that the pairs have to follow, such as ``addition zeros``. ``lined``: may the model have lines
-    already, as one that was calibrated has? Raises ``UsageError`` for a model or pairs that cannot
-    be taken, before a run is made.
+    already, as one that was calibrated has? ``on_checked`` is called with what a bias of zeros
+    changes of its logits at most. Targets end with the first end token of the folder's settings,
+    and are read behind their sources by a decoder-only model. Raises ``UsageError`` for a model or
+    pairs that cannot be taken, before a run is made.
     """
-    contents = _without_more_tokens(read_model(folder))
+    contents = read_model(folder)
     if contents.lines is not None and not lined:
         raise UsageError(f"{folder} has lines already: give the model that it was made from")
-    pairs_options = described(data, delimiters, fit_lengths, check_lengths, task)
+    options = described(data, delimiters, fit_lengths, check_lengths, task)
+    options |= {"tokenizer": contents.options.folder, "eos": contents.ends[0]}
+    if not contents.network.config.is_encoder_decoder:
+        options["joined"] = 1
     config = RunConfig(
         code_version=__version__,
         stage="vanilla" if contents.lines is None else "calibrated",
         task="pairs",
-        task_options=pairs_options | {"tokenizer": contents.options.folder},
+        task_options=options,
         kind=FOREIGN,
         model=contents.options,
         train=TrainOptions(sampling="uniform", seed=seed),
     )
-    config, model = _as_trained(config, contents)
+    config, model = taken(config, contents)
     if contents.lines is None:
         batch = Run.draft(config).data.training(0, SAMPLES)
         on_checked(try_out(model, batch.source, batch.target))
@@ -83,53 +83,15 @@ def adopt(
     return _finished(config, model, out)
 
 
-def _without_more_tokens(contents: Contents) -> Contents:
-    """The model with as many tokens as its tokenizer, so that it can write no others.
-
-    Many are made with more, for speed. ``UsageError`` if it has fewer, or lines already.
-    """
-    size, path = Coder(contents.options.folder).size, Path(contents.options.folder)
-    tokens = contents.network.get_input_embeddings().num_embeddings
-    if size == tokens:
-        return contents
-    if size > tokens or contents.lines is not None:
+def taken(config: RunConfig, contents: Contents) -> tuple[RunConfig, Foreign]:
+    """The configuration with what the tokenizer and the pairs say, and the model."""
+    pairs: PairData = Run.draft(config).data  # type: ignore[assignment]
+    size, tokens = pairs.coder.size, contents.network.get_input_embeddings().num_embeddings
+    if size > tokens:
         raise UsageError(
             f"the tokenizer has {size} tokens and the model {tokens}: save both with as many, "
             f"with model.resize_token_embeddings({size})"
         )
-    warnings.warn(
-        f"the model has {tokens} tokens and its tokenizer {size}: the others are cut off in runs, "
-        "which tests of the folder itself do not do",
-        AbcWarning,
-        stacklevel=4,
-    )
-    contents.network.resize_token_embeddings(size)
-    return replace(contents, options=described_by(contents.network, path))
-
-
-def _as_trained(config: RunConfig, contents: Contents) -> tuple[RunConfig, Foreign]:
-    """The model and its configuration, of all ways to write targets the one it knows best.
-
-    Any of several tokens may end them, and they may have been read behind their sources or alone.
-    """
-    ways = [{"eos": end} for end in contents.ends]
-    task: Any = Run.draft(_with(config, ways[0])).task
-    if not contents.network.config.is_encoder_decoder:
-        coder, texts = Coder(task.tokenizer), (task.pairs.source, task.pairs.target)
-        with suppress(UsageError):
-            if coder.behind(*texts) != coder.ids(texts[1]):
-                ways += [way | {"joined": 1} for way in ways]
-    candidates = (_taken(_with(config, way), contents) for way in ways)
-    return max(candidates, key=_likelihood) if len(ways) > 1 else next(candidates)
-
-
-def _with(config: RunConfig, options: dict[str, int]) -> RunConfig:
-    return config.model_copy(update={"task_options": config.task_options | options})
-
-
-def _taken(config: RunConfig, contents: Contents) -> tuple[RunConfig, Foreign]:
-    """The model, and the configuration with what its tokenizer and its pairs say."""
-    pairs: Any = Run.draft(config).data
     check_pairs(pairs, contents.network.config.is_encoder_decoder)
     around = {name: getattr(pairs.vocabulary, name) for name in ("prefix", "suffix", "closed")}
     options = contents.options.model_copy(update=around)
@@ -137,13 +99,6 @@ def _taken(config: RunConfig, contents: Contents) -> tuple[RunConfig, Foreign]:
     model = Foreign(options, pairs.vocabulary.tokens)
     model.network.load_state_dict(contents.network.state_dict())
     return config.model_copy(update={"model": options, "train": train}), model.eval()
-
-
-@torch.no_grad()
-def _likelihood(candidate: tuple[RunConfig, Foreign]) -> float:
-    """How likely a token of the pairs' targets is to a model, as the mean of logarithms."""
-    batch = Run.draft(candidate[0]).data.training(0, SAMPLES)
-    return -float(candidate[1].loss(batch.source, batch.target))
 
 
 def described(
@@ -202,13 +157,6 @@ def check_pairs(pairs: PairData, seq2seq: bool) -> None:
         raise UsageError(
             f"the tokenizer ends sources with {coder.symbol(vocab.suffix[0])}, behind which a "
             "decoder-only model goes on writing: save it without (add_eos_token=False)"
-        )
-    words, coded = tokenizer_in(pairs.task.tokenizer), coder.ids(sources, special=True)
-    vocabulary = coder.tokenizer.get_vocab(with_added_tokens=True)
-    if words.get_vocab() != vocabulary or words([*sources]).input_ids != coded:
-        raise UsageError(
-            f"AutoTokenizer reads texts otherwise than {pairs.task.tokenizer}/tokenizer.json: load "
-            "it, and save it again with save_pretrained"
         )
     widths = np.unique(pairs.widths).tolist()
     for option, text in (("fit", pairs.task.fit), ("check", pairs.task.check)):

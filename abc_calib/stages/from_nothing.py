@@ -15,13 +15,9 @@ from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import CalibrationOptions, RunConfig
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
-from abc_calib.geometry import ALONE, Line, LineBias
-from abc_calib.nn.build import build_model
 from abc_calib.progress import bar
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
-from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.prove import setup_of
 from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.runs import Run
@@ -87,24 +83,14 @@ def certified(
 
 
 def _decidable(config: RunConfig) -> RunConfig:
-    """The configuration of the retraining; ``UsageError`` where no certificate could judge it."""
-    second = Run.draft(plan_calibration(config))
-    if second.task.rule() is None:
+    """The configuration of the retraining; ``UsageError`` for a task that has no rule."""
+    second = plan_calibration(config)
+    if Run.draft(second).task.rule() is None:
         raise UsageError(
             f"no certificate can judge {config.task}: it has no rule, since its class says no "
             "step, as those of addition, automaton and copy do; try abc eval"
         )
-    model: Any = build_model(second.config.kind, second.config.model, second.data, 0)
-    heads = model.options.heads
-    nothing = () if model.stream else (ALONE,)
-    head = {"cross": (Line("vert", 0, 0),), "self": nothing, "encoder": (ALONE,)}
-    sites = {s: ((head[s],) * heads,) * n for s, n in model.attention_layers.items() if n}
-    model.set_lines(LineBias(sites, stream=model.stream))
-    try:  # whatever lines are found, what else the model has stays
-        setup_of(model, second.data)
-    except Unbounded as error:
-        raise UsageError(f"no certificate can judge this model: {error}") from None
-    return second.config
+    return second
 
 
 def _stem(task: str, options: Mapping[str, Any]) -> str:

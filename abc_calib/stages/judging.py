@@ -1,4 +1,4 @@
-"""The verbs that judge a run: evaluate, predict, stress, certify.
+"""The functions that judge a run and write what it is: evaluate, predict, stress, certify, export.
 
 ``progress``: show how far the work is; None does in a terminal or a notebook.
 """
@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from abc_calib import plugins
 from abc_calib.config import (
     CertifyOptions,
@@ -19,13 +21,13 @@ from abc_calib.config import (
     TaskOptions,
     build,
 )
-from abc_calib.errors import Interrupted, OptionError
+from abc_calib.errors import Interrupted, OptionError, UsageError
 from abc_calib.evaluation import Evaluator, Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.evaluation import predict as answer
 from abc_calib.evaluation.stress import Stressed, smallest
 from abc_calib.evaluation.stress import stress as stress_rows
-from abc_calib.files import write_text
+from abc_calib.files import write_atomically, write_text
 from abc_calib.nn.base import resolve_device
 from abc_calib.progress import bar
 from abc_calib.proof.certificate import Certificate
@@ -92,7 +94,7 @@ def evaluate(
     loaded = Run.open(run)
     path, data = loaded.path / "eval.csv", loaded.data
     read_rows(path)  # refused before anything is measured
-    sizes = chosen.sizes(lengths_by_default(loaded, chosen))
+    sizes = chosen.lengths or lengths_by_default(loaded, chosen)
     kinds = names(sets) or chosen.sets(data.tests)
     model = loaded.load_model().to(resolve_device(device, doubles=True))
     evaluator = Evaluator(model, chosen.dense)
@@ -215,3 +217,49 @@ def certify(
         certificate = decide(loaded, loaded.load_model(), chosen.minutes, report).certificate
         certificate.save(loaded)
         return certificate
+
+
+FAR = 50
+"""A length that arrays are made for besides the training length."""
+
+
+def export_lines(
+    run: AnyRun,
+    lengths: Sequence[Size] | None = None,
+    *,
+    out: Path | str | None = None,
+) -> Path:
+    """Write the biases of a calibrated run into an npz file, one array a length, site and layer.
+
+    ``lengths``: of the problems, one random problem of each; by default the training length and 50.
+    Array ``50/cross/layer0``, float32 ``(heads, queries, keys)``, is what is added to the scores of
+    that layer; its queries and keys are the tokens of ``50/source`` and ``50/read``, ids of
+    ``tokens``. ``out``: a new file, by default ``lines.npz`` in the run's folder. Raises
+    ``UsageError`` for a run without lines, and for a file that is there.
+    """
+    loaded = Run.open(run)
+    loaded.check()
+    bias, data, arrays = loaded.lines(), loaded.data, dict[str, Any]()
+    path = Path(out) if out is not None else loaded.path / "lines.npz"
+    if out is not None and path.exists():
+        raise UsageError(f"{path} is there already: name a new file")
+    for length in lengths or dict.fromkeys((data.size, data.sized(FAR))):
+        name = "x".join(map(str, length)) if isinstance(length, tuple) else str(length)
+        batch = data.test(length, 1)
+        target = batch.target[0].numpy()
+        read = np.concatenate([[data.vocabulary.sos], target[:-1]])
+        closes = np.flatnonzero(np.isin(target, [*data.vocabulary.rows, data.vocabulary.eos]))
+        rows = np.diff(closes, prepend=-1).tolist()
+        arrays |= {f"{name}/source": batch.source[0].numpy(), f"{name}/read": read}
+        for site, layers in bias.sites.items():
+            for layer in range(len(layers)):
+                array = bias.matrix(site, layer, data.layout(batch.problems), rows)
+                arrays[f"{name}/{site}/layer{layer}"] = array
+    arrays["tokens"] = np.array(data.vocabulary.symbols)
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    write_atomically(path, write)
+    return path

@@ -18,8 +18,7 @@ from abc_calib.progress import training as training_bar
 from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
-from abc_calib.stages.tracked import tracked
-from abc_calib.tracking import Track, tracker_of
+from abc_calib.tracking import Track, tracked, tracker_of
 from abc_calib.training.schedule import NEARLY
 from abc_calib.training.trainer import Callback, Ending, Progress, Trainer
 
@@ -112,7 +111,8 @@ def train_run(run: Run, work: Work) -> Run:
         is_first = run.config.stage == "vanilla"
         title = f"training {run.config.task}" if is_first else "retraining"
         bar = training_bar(title, work.progress, setup.options.stop_early)
-        with tracked(work.track, run) as follow, bar as show:
+        config = run.config.model_dump(mode="json")
+        with tracked(work.track, run.path, config) as follow, bar as show:
 
             def on_each(step: Progress) -> None:
                 show(step)

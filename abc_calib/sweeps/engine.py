@@ -101,19 +101,20 @@ OnChange = Callable[[Progress, Outcome | None], None]
 def run_jobs(
     jobs: Sequence[Job],
     root: Path,
+    work: WorkOptions | None = None,
     *,
     device: str = "auto",
     on_change: OnChange = lambda *_: None,
-    **work: object,
+    **keywords: object,
 ) -> list[Outcome]:
     """Run ``jobs`` in their order, and before them the trainings that they are made from.
 
     Jobs that are complete under ``root`` are kept, begun ones go on. A failure stops only what
-    is calibrated from it. ``work``: fields of ``WorkOptions``, such as ``workers`` and ``budget``.
+    is calibrated from it. ``work`` or ``keywords``: ``WorkOptions``, such as ``budget``.
     ``on_change`` is called several times a second, with an outcome when there is one. Raises
     ``Interrupted`` on Ctrl-C, after the running jobs have saved a checkpoint.
     """
-    options = build(WorkOptions, **work)
+    options = work or build(WorkOptions, **keywords)
     resolve_device(device)
     check_jobs(jobs)
     chosen = with_parents(share_of(jobs, *options.share) if options.share else jobs)

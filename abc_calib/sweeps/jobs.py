@@ -204,6 +204,6 @@ def check_jobs(jobs: Iterable[Job]) -> None:
             job.check()
 
 
-def jobs_root() -> Path:
-    """Where jobs lie by default: ``jobs`` in the folder of the runs."""
-    return runs_root() / "jobs"
+def jobs_root(name: str | None = None) -> Path:
+    """Where jobs lie: in the folder of that name, or in ``jobs`` in the folder of the runs."""
+    return runs_root() / "jobs" if name is None else Path(name)

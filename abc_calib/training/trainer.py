@@ -84,7 +84,8 @@ class Trainer:
     """One training of one model in one run folder.
 
     With ``ending``, that and not the held-out problems stop it early. ``options``: in place of
-    those of the run. ``start``: whose weights the model has, which the result says.
+    those of the run. ``start``: whose weights the model has, which the result says. Where it stands
+    follows from its ``history``, one entry for each validation.
     """
 
     def __init__(
@@ -96,18 +97,12 @@ class Trainer:
         options: TrainOptions | None = None,
         start: str = "fresh",
     ):
-        self.run, self.ending, self.over, self.start = run, ending, False, start
+        self.run, self.ending, self.start = run, ending, start
         self.options = options or run.config.train
-        self.data = run.data
-        self.device = resolve_device(device)
-        self.model = model
-        self.model.to(self.device)
+        self.data, self.device = run.data, resolve_device(device)
+        self.model = model.to(self.device)
         self.optimizer = optimizer_of(model, self.options.optimizer)
-        self.step = 0
-        self.seconds = 0.0
-        self.good = 0
-        self.saved = 0
-        self.cooling_from: int | None = None
+        self.step, self.saved, self.seconds = 0, 0, 0.0
         self.best: dict[str, Tensor] = {}
         self.history: list[dict[str, Any]] = []
         self.validation = self.data.validation(VALIDATION_SIZE)
@@ -156,7 +151,8 @@ class Trainer:
         options = self.options
         given_up = 0 < options.patience < self.plateau.impatience
         saturated = options.halvings > 0 and self.plateau.factor <= 0.5**options.halvings
-        return given_up or saturated or (options.stop_early and self.over)
+        over = bool(self.history) and "over" in self.history[-1]
+        return given_up or saturated or (options.stop_early and over)
 
     @property
     def plateau(self) -> PlateauState:
@@ -165,6 +161,12 @@ class Trainer:
         name, sign = ("validation_loss", -1.0) if by_loss else ("validation_accuracy", 0.01)
         scores = [sign * entry[name] for entry in self.history]
         return plateau_state(scores, 0.0 if by_loss else TIE)
+
+    @property
+    def cooling_from(self) -> int | None:
+        """The step from which the learning rate cools down, if that has come."""
+        steps = (e["step"] for e in self.history if e["validation_accuracy"] >= 100 * NEARLY)
+        return next(steps, None) if self.options.cooldown else None
 
     def one_step(self) -> Tensor:
         """One optimiser step; gives the loss."""
@@ -187,9 +189,6 @@ class Trainer:
     def validate(self, loss: float) -> float:
         """Exact match on the held-out problems; adds to the history and checkpoints."""
         accuracy, samples = self.held_out_accuracy()
-        self.good = self.good + 1 if accuracy >= self.options.early_stop_at else 0
-        if self.cooling_from is None and self.options.cooldown and accuracy >= NEARLY:
-            self.cooling_from = self.step
         entry: dict[str, Any] = {
             "step": self.step,
             "loss": round(loss, 6),
@@ -199,19 +198,31 @@ class Trainer:
         }
         if self.options.monitor == "loss":
             entry["validation_loss"] = round(self.finite(loss_of(self.model, self.validation)), 6)
-        if self.ending is not None:
-            self.over = accuracy >= self.ending.least and self.ending.look(self.model, self.step)
-        elif self.options.stop_early and self.good >= self.options.early_stop_after:
-            batch = self.data.training(UNREACHED_STEP, UNREACHED_SIZE)  # held-out: maybe one length
-            self.over = accuracy_of(self.model, batch) >= THROUGHOUT
-        if self.over:
-            entry["over"] = self.ending.ends if self.ending is not None else "held out"
         self.history.append(entry)
+        if self.is_over(accuracy):
+            entry["over"] = self.ends
         if self.options.keep_best and self.plateau.best:
             self.best = {name: value.detach().clone() for name, value in self._weights().items()}
         self.save_checkpoint()
         self.write_history()
         return accuracy
+
+    @property
+    def ends(self) -> str:
+        """What may end it early."""
+        return "held out" if self.ending is None else self.ending.ends
+
+    def is_over(self, accuracy: float) -> bool:
+        """Does its ending say so, or were enough validations in a row good enough?"""
+        options, least = self.options, 100 * self.options.early_stop_at
+        if self.ending is not None:
+            return accuracy >= self.ending.least and self.ending.look(self.model, self.step)
+        latest = self.history[-options.early_stop_after :]
+        good = [entry["validation_accuracy"] >= least for entry in latest]
+        if not options.stop_early or len(good) < options.early_stop_after or not all(good):
+            return False
+        batch = self.data.training(UNREACHED_STEP, UNREACHED_SIZE)  # held-out: maybe one length
+        return accuracy_of(self.model, batch) >= THROUGHOUT
 
     def held_out_accuracy(self) -> tuple[float, int]:
         """Exact match on the held-out problems, 0 to 1, and how many of them were looked at.
@@ -251,7 +262,7 @@ class Trainer:
             "interpolated": accuracy >= 100 * INTERPOLATED,
             "ran": {
                 "start": self.start,
-                "ends": self.ending.ends if self.ending is not None else "held out",
+                "ends": self.ends,
                 **{name: getattr(self.options, name) for name in RAN},
             },
         }
@@ -268,19 +279,20 @@ class Trainer:
         """Replace the checkpoint, unless a weight is not finite."""
         if not_finite(self._weights()):
             self.finite(math.nan)
-        tensors = {f"model.{k}": v.contiguous().clone() for k, v in self._weights().items()}
-        for index, state in self.optimizer.state_dict()["state"].items():
-            for key, value in state.items():
-                tensors[f"optimizer.{index}.{key}"] = value.contiguous().clone()
-        tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        tensors["random"] = torch.get_rng_state()
+        random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state()
+            random["cuda"] = torch.cuda.get_rng_state()
+        parts = {"model": self._weights(), "best": self.best, "random": random}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            parts[f"optimizer.{index}"] = state
+        tensors = {
+            f"{part}.{name}": value.contiguous().clone()
+            for part, values in parts.items()
+            for name, value in values.items()
+        }
         state = {
             "step": self.step,
             "seconds": self.seconds,
-            "good": self.good,
-            "cooling_from": self.cooling_from,
             "history": self.history,
             "ending": self.ending.state() if self.ending is not None else {},
             "tensors": sorted(tensors),
@@ -294,34 +306,28 @@ class Trainer:
         if saved is None:
             return
         tensors, state = saved
-        weights = self._weights()
-        optimizer = self.optimizer.state_dict()
-        optimizer["state"] = {}
+        parts: dict[str, dict[str, Tensor]] = {"best": {}, "optimizer": {}}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts.setdefault(part, {})[rest] = value
+        optimizer: dict[str, Any] = {**self.optimizer.state_dict(), "state": {}}
+        for name, value in parts["optimizer"].items():
+            index, _, key = name.partition(".")
+            optimizer["state"].setdefault(int(index), {})[key] = value
         try:
-            with torch.no_grad():
-                for name, value in weights.items():
-                    value.copy_(tensors[f"model.{name}"])
-            for name, value in tensors.items():
-                if name.startswith("optimizer."):
-                    _, index, key = name.split(".")
-                    optimizer["state"].setdefault(int(index), {})[key] = value
             if missing := {*state["tensors"]} - {*tensors}:
                 raise KeyError(min(missing))  # torch takes an optimiser's state without it
+            with torch.no_grad():
+                for name, value in self._weights().items():
+                    value.copy_(parts["model"][name])
             self.optimizer.load_state_dict(optimizer)
-            torch.set_rng_state(tensors["random"])
-            if "random.cuda" in tensors and self.device.type == "cuda":
-                torch.cuda.set_rng_state(tensors["random.cuda"])
-            self.step, self.seconds = state["step"], state["seconds"]
-            self.good, self.cooling_from = state["good"], state["cooling_from"]
-            self.history, self.saved = state["history"], self.step
-            self.over = bool(self.history and self.history[-1].get("over"))
+            torch.set_rng_state(parts["random"]["cpu"])
+            if "cuda" in parts["random"] and self.device.type == "cuda":
+                torch.cuda.set_rng_state(parts["random"]["cuda"])
+            self.step, self.seconds, self.saved = state["step"], state["seconds"], state["step"]
+            self.history, self.best = state["history"], parts["best"]
             if self.ending is not None:
-                self.ending.load(state.get("ending", {}))
-            self.best = {
-                name.removeprefix("best."): value
-                for name, value in tensors.items()
-                if name.startswith("best.")
-            }
+                self.ending.load(state["ending"])
         except (KeyError, RuntimeError, ValueError) as error:
             raise AbcError(
                 f"{self.run}: the checkpoint is damaged or of another model ({error}): train again"

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 from abc_calib import stages
+from abc_calib.config.options import flag_of
 from abc_calib.geometry.bias import stored
 from abc_calib.proof.certificate import Certificate
 from abc_calib.reporting.card import card
-from abc_calib.reporting.page.commands import TASK_FLAGS
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, RESULT, write_record
 from abc_calib.text import Markup, as_markdown
@@ -82,7 +82,7 @@ def write_card(run: Run) -> None:
     with TemporaryDirectory() as place:
         text = (card(run, Path(place) / "card") / "README.md").read_text()
     task, options = MODELS[run.path.name]
-    flags = "".join(f" {TASK_FLAGS.get(k, f'--{k}')} {v}" for k, v in options.items())
+    flags = "".join(f" {flag_of(k)} {v}" for k, v in options.items())
     command = f"```sh\nabc prove {task}{flags}\n```"
     text = re.sub("(?s)```sh\n.*?```", command, text)
     (run.path / "README.md").write_text(text)

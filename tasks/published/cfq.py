@@ -12,7 +12,6 @@ import re
 import string
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from tasks.base import Problems, TaskError, text_of
 from tasks.published.sets import SetTask
@@ -84,44 +83,32 @@ class Cfq(SetTask):
 
     def _read(self) -> dict[str, list[tuple[list[str], list[str]]]]:
         """The words of questions and queries, by their set; ``TaskError`` for other data."""
-        samples = _load(self.data / "dataset.json", list)
-        chosen = _load(self.data / "splits" / f"{LENGTH_SPLIT}.json", dict)
-        parts: dict[str, list[tuple[list[str], list[str]]]] = {}
-        for part, key in PARTS.items():
-            if not isinstance(chosen.get(key), list) or not chosen[key]:
-                raise TaskError(f"{self.data}/splits/{LENGTH_SPLIT}.json: {key} has no numbers")
-            parts[part] = []
-            for index in chosen[key]:
-                try:
-                    question, query = (samples[range(len(samples))[index]][k] for k in KEYS)
-                    texts = question_words(question), query_words(query)
-                except (IndexError, KeyError, TypeError, AttributeError) as error:
-                    raise TaskError(
-                        f"{self.data}: sample {index!r} of {len(samples)} is not a question with a "
-                        f"query ({error})"
-                    ) from None
-                parts[part].append(texts)
+        path = self.data / "dataset.json"
+        try:
+            samples = json.loads(text_of(path))
+            path = self.data / "splits" / f"{LENGTH_SPLIT}.json"
+            chosen = json.loads(text_of(path))
+            parts = {
+                part: [
+                    (question_words(question), query_words(query))
+                    for question, query in ([samples[k][key] for key in KEYS] for k in chosen[name])
+                ]
+                for part, name in PARTS.items()
+            }
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+            raise TaskError(f"{path} cannot be read ({e!r}): give the public data") from None
+        if not all(parts.values()):
+            raise TaskError(f"{path} has a set without samples: give the public data")
         return parts
 
     @cached_property
     def sets(self) -> dict[str, Problems]:
-        known = {*self.symbols}
+        symbols = {*self.symbols}
         sides = {
             part: [
-                [[w if w in known else "<unk>" for w in p[side]] for p in texts] for side in (0, 1)
+                [[w if w in symbols else "<unk>" for w in p[side]] for p in texts]
+                for side in (0, 1)
             ]
             for part, texts in self.texts.items()
         }
         return {part: Problems.of(*map(self.tokens, both)) for part, both in sides.items()}
-
-
-def _load(path: Path, kind: type) -> Any:
-    try:
-        data = json.loads(text_of(path))
-    except OSError as error:
-        raise TaskError(f"{path} cannot be read ({error.strerror}): give the public data") from None
-    except (ValueError, RecursionError) as error:
-        raise TaskError(f"{path} is malformed: {error}") from None
-    if not isinstance(data, kind):
-        raise TaskError(f"{path} is malformed: expected a JSON {kind.__name__}")
-    return data

@@ -25,16 +25,13 @@ MOST_NOISE = 10
 STOP, START = ".", "!"
 
 
-def published_tables() -> np.ndarray:
-    """The eight published tables as ``(8, 8)`` outputs by table and input."""
-    text = json.loads((Path(__file__).parent / "lookup_tables.json").read_text())
-    return np.array([[int(word, 2) for word in row.split()] for row in text.values()], np.int16)
+TABLES = Path(__file__).parent / "lookup_tables.json"
+"""The eight published tables, each as its outputs."""
 
 
-class Lookup(WordTask):
-    """Tables applied in order: ``010 t3 t4 . -> 010 011 010``."""
+class Lookups(WordTask):
+    """What all tasks on the tables share; a subclass says where a source has what counts."""
 
-    name = "lookup"
     unit = "words"
     shortest = least = 3
     train_length = 6
@@ -52,29 +49,14 @@ class Lookup(WordTask):
     )
     marks: tuple[str, ...] = (STOP,)
     redrawn = False
-    start = None
-
-    usage = "a 3-bit string, tables t1 to t8 and '.', as in '010 t3 t4 .'"
 
     def __init__(self) -> None:
-        self.outputs = published_tables()
+        tables = json.loads(TABLES.read_text()).values()
+        #: ``(8, 8)``: by table and input
+        self.outputs = np.array([[int(x, 2) for x in row.split()] for row in tables], np.int16)
         self.symbols = (*STRINGS, *(f"t{i + 1}" for i in range(len(self.outputs))), *self.marks)
 
     # The rule
-
-    def step(self, state: str | None, word: str) -> tuple[str | None, str | None] | None:
-        """The string comes first; each table writes its result, and the full stop closes."""
-        if state is None:
-            return (word, word) if word in STRINGS else None
-        if word in STRINGS or word == START:
-            return None
-        if word == STOP:
-            return state, None
-        value = STRINGS[self.outputs[int(word[1:]) - 1, STRINGS.index(state)]]
-        return value, value
-
-    def end(self, state: Any) -> None:
-        return None  # without a full stop
 
     def solve(self, source: str) -> str:
         start, tables = self.chain(self.words(source), source)
@@ -121,10 +103,11 @@ class Lookup(WordTask):
 
     def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
         """The source of each row; all numbers are tokens."""
-        return join(start, tables, self._mark(STOP, len(start)))
+        return join(start, tables, self._stop)
 
-    def _mark(self, mark: str, n: int) -> Ragged:
-        return column(np.full(n, self.symbols.index(mark)))
+    @property
+    def _stop(self) -> int:
+        return self.symbols.index(STOP)
 
     def _noise(self, lengths: np.ndarray, rng: Rng) -> Ragged:
         """Random tables that compose."""
@@ -177,11 +160,32 @@ class Lookup(WordTask):
         return pairs.drawn(n, seed, 3, length)
 
 
-class ReverseLookup(Lookup):
+class Lookup(Lookups):
+    """Tables applied in order: ``010 t3 t4 . -> 010 011 010``."""
+
+    name = "lookup"
+    usage = "a 3-bit string, tables t1 to t8 and '.', as in '010 t3 t4 .'"
+    start = None
+
+    def step(self, state: str | None, word: str) -> tuple[str | None, str | None] | None:
+        """The string comes first; each table writes its result, and the full stop closes."""
+        if state is None:
+            return (word, word) if word in STRINGS else None
+        if word in STRINGS or word == START:
+            return None
+        if word == STOP:
+            return state, None
+        value = STRINGS[self.outputs[int(word[1:]) - 1, STRINGS.index(state)]]
+        return value, value
+
+    def end(self, state: Any) -> None:
+        return None  # without a full stop
+
+
+class ReverseLookup(Lookups):
     """Tables before the string, applied from the last: ``t4 t3 010 . -> 010 011 010``."""
 
     name = "reverse_lookup"
-    step = WordTask.step
 
     usage = "tables t1 to t8, a 3-bit string and '.', as in 't4 t3 010 .'"
 
@@ -189,14 +193,13 @@ class ReverseLookup(Lookup):
         return list(range(len(words) - 2, -1, -1))
 
     def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
-        return join(tables.reversed(), start, self._mark(STOP, len(start)))
+        return join(tables.reversed(), start, self._stop)
 
 
-class NoisySingle(Lookup):
+class NoisySingle(Lookups):
     """Noise up to a mark that starts the tables: ``001 t4 ! t1 . -> 001 001``."""
 
     name = "noisy_lookup_single"
-    step = WordTask.step
     marks = (STOP, START)
     usage = "a 3-bit string, noise, '!', tables and '.', as in '001 t4 ! t1 .'"
 
@@ -211,7 +214,7 @@ class NoisySingle(Lookup):
     def source(self, start: Ragged, tables: Ragged, rng: Rng) -> Ragged:
         n = len(start)
         noise = self._noise(rng.integers(0, MOST_NOISE + 1, n), rng)
-        return join(start, noise, self._mark(START, n), tables, self._mark(STOP, n))
+        return join(start, noise, self.symbols.index(START), tables, self._stop)
 
 
 class NoisyMulti(NoisySingle):
@@ -228,11 +231,10 @@ class NoisyMulti(NoisySingle):
         return Ragged(values.astype(np.int16), lengths)
 
 
-class IntermediateNoise(Lookup):
+class IntermediateNoise(Lookups):
     """Noise before, between and behind the tables: ``000 t5 t1 t2 . -> 000 011``."""
 
     name = "intermediate_noise"
-    step = WordTask.step
     usage = "a 3-bit string, then noise and a table in turn, noise and '.': '000 t5 t1 t2 .'"
 
     def places(self, words: list[str], source: str) -> list[int]:
@@ -246,7 +248,7 @@ class IntermediateNoise(Lookup):
         mixed = np.zeros((n, 2 * noise.values.shape[1]), np.int16)
         mixed[:, ::2] = noise.values
         mixed[:, 1 : 2 * tables.values.shape[1] : 2] = tables.values
-        return join(start, Ragged(mixed, 2 * tables.lengths + 1), self._mark(STOP, n))
+        return join(start, Ragged(mixed, 2 * tables.lengths + 1), self._stop)
 
 
 class OneShot(Lookup):

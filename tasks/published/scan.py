@@ -110,9 +110,8 @@ class Scan(SetTask):
             match = re.fullmatch(r"\s*IN:\s*(\S.*?)\s*OUT:\s*(\S.*?)\s*", line)
             if match is None:
                 raise TaskError(f"{path}, line {number}: expected 'IN: command OUT: actions'")
-            for side, allowed in ((match[1], self.inputs), (match[2], self.symbols)):
-                if strange := [word for word in side.split() if word not in allowed]:
-                    raise TaskError(f"{path}, line {number}: {strange[0]!r} is not a word of SCAN")
+            if strange := {*f"{match[1]} {match[2]}".split()} - {*self.symbols}:
+                raise TaskError(f"{path}, line {number}: {min(strange)!r} is not a word of SCAN")
             texts.append((match[1], match[2]))
         if not texts:
             raise TaskError(f"{path} is empty: expected lines 'IN: command OUT: actions'")

@@ -13,7 +13,7 @@ from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, filled, name
 from abc_calib.calibration.fits.nnls import candidates
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import OptionError, UsageError
-from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Heads, Layout, Line, LineBias, Site
+from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Heads, Line, LineBias, Site
 from abc_calib.geometry.coords import AttentionView
 from abc_calib.geometry.lines import FARTHEST, Direction, formula
 from abc_calib.nn.lines import LineGather
@@ -26,7 +26,7 @@ class MeanOptions(CalibrationOptions):
     anchors: Literal["segment", "corner"] = "corner"
     values: Literal["hard", "soft"] = "soft"
     empty: Literal["transparent", "sink"] = "transparent"
-    average: Literal["all", "digits", "sum"] = "all"
+    average: Literal["all", "sum"] = "all"
     attention: Literal["weights", "raw"] = "weights"
 
     @field_validator("average")
@@ -55,19 +55,10 @@ class Mean(Fit):
         self.looked = self.means = dict[Site, list[list[dict[Line, float]]]]()
         for site, layers in evidence.averaged.items():
             if site in options.sites:
-                means = [self._along(site, layer) for layer in self._counted(site, layers)]
+                rows = evidence.length if options.average == "sum" else None
+                means = [self._along(site, layer[:, :rows]) for layer in layers]
                 self.means[site] = [means[origin] for origin in self.origins(len(means))]
         self.found: dict[Site, list[Heads]] = {}
-
-    def _counted(self, site: Site, layers: np.ndarray) -> np.ndarray:
-        """The attention, without the cells that the option ``average`` leaves out, or nan there."""
-        length = self.evidence.length
-        if self.options.average == "sum":
-            return layers[:, :, :length]
-        if self.options.average == "all":
-            return layers
-        layout = self.evidence.data.layout_at(length)
-        return np.where(of_digits(site, layout, length, layers.shape[-2:]), layers, np.nan)
 
     def _along(self, site: Site, matrices: np.ndarray) -> list[dict[Line, float]]:
         """The mean along each line that is looked for, of every head of a layer."""
@@ -84,23 +75,18 @@ class Mean(Fit):
         return segment_means(matrices, lines, evidence.views[site])
 
     def bias(self, threshold: float | dict[Site, float]) -> LineBias:
-        summed = self.options.average == "sum"
+        summed, hard = self.options.average == "sum", self.options.values == "hard"
+        sites: dict[Site, tuple[Heads, ...]] = {}
         for site, layers in self.means.items():
             k = threshold[site] if isinstance(threshold, dict) else threshold
             end = (END,) if summed and site == "cross" else ()
+            kept = [[(*outstanding(x, k, summed), *end) for x in heads] for heads in layers]
             self.found[site] = [
-                tuple((*outstanding(x, k, summed), *end) for x in heads) for heads in layers
+                tuple(tuple(map(name_of, head)) if hard else head for head in heads)
+                for heads in kept
             ]
-            if self.options.values == "hard":
-                self.found[site] = [
-                    tuple(tuple(map(name_of, head)) for head in heads) for heads in self.found[site]
-                ]
-        return self.made(
-            {
-                site: tuple(filled(heads, site, self.sinks[site]) for heads in layers)
-                for site, layers in self.found.items()
-            }
-        )
+            sites[site] = tuple(filled(x, site, self.sinks[site]) for x in self.found[site])
+        return self.made(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
         if not self.found[site][layer][head]:
@@ -114,32 +100,14 @@ class Mean(Fit):
         return [replace(row, layer=LAST) for row in table if row.layer == 0]
 
 
-def of_digits(site: Site, layout: Layout, length: int, shape: tuple[int, int]) -> np.ndarray:
-    """Which cells of an attention of ``shape (m, n)`` are of digits that are not padding: bool.
-
-    Their row writes, or in the encoder is, one of the last ``length`` digits, and so is their key.
-    """
-    source = [layout.coordinate(key) for key in range(layout.keys)]
-    digits = np.array([c.operand is not None and c.column < length for c in source])
-    rows, keys = (np.arange(count) for count in shape)
-    row = digits if site == "encoder" else rows < length
-    # what is read at key 1 was written in row 0
-    key = (keys > 0) & (keys <= length) if site == "self" else digits
-    return np.logical_and.outer(row, key)
-
-
 def line_means(matrix: np.ndarray, direction: Direction, summed: bool = False) -> dict[int, float]:
     """The mean of ``matrix (m, n)`` along each of its lines, by line index (eq. 1).
 
     Cells that are nan are left out, and lines of such cells alone. ``summed``: the sum instead.
     """
     row, column = np.nonzero(~np.isnan(matrix))
-    if direction == "diag":
-        index = column - row
-    elif direction == "anti":
-        index = matrix.shape[1] - 1 - (row + column)
-    else:
-        index = column
+    anti = matrix.shape[1] - 1 - row - column
+    index = {"diag": column - row, "anti": anti, "vert": column}[direction]
     lines, inverse = np.unique(index, return_inverse=True)
     sums = np.bincount(inverse, weights=matrix[row, column].astype(np.float64))
     counts = 1 if summed else np.bincount(inverse)
@@ -218,20 +186,18 @@ def extend_bias(
         raise UsageError(f"attention is not an array ({error}): give (heads, rows, keys)") from None
     if attention.ndim != 3 or 0 in attention.shape:
         raise UsageError(f"attention has shape {attention.shape}: give (heads, rows, keys)")
-    if not (finite := np.isfinite(attention)).all():
-        head, row, key = (int(indices[0]) for indices in np.nonzero(~finite))
+    if len(bad := np.argwhere(~np.isfinite(attention))):
+        head, row, key = bad[0].tolist()
         raise UsageError(
             f"the attention of head {head}, row {row}, key {key} is {attention[head, row, key]}: "
             "average samples of one shape, in which every row has a key"
         )
-    unknown = [d for d in dirs if d not in DIRECTIONS]
-    if unknown or not dirs:
-        direction = unknown[0] if unknown else ""
-        raise UsageError(f"unknown direction {direction!r}: choose among {', '.join(DIRECTIONS)}")
+    unknown = [*(d for d in dirs if d not in DIRECTIONS), ""]
+    if unknown[0] or not dirs:
+        raise UsageError(f"unknown direction {unknown[0]!r}: choose among {', '.join(DIRECTIONS)}")
     if len(shape) != 2 or min(shape) < 1:
         raise UsageError(f"shape {shape} is not possible: give (rows, keys), 1 or more each")
-    choices = {"average": (average, ("all", "sum")), "site": (site, SITES[1:])}
-    for name, (choice, allowed) in choices.items():
+    for name, choice, allowed in ("average", average, ("all", "sum")), ("site", site, SITES[1:]):
         if choice not in allowed:
             raise OptionError(name, choice, f"choose {' or '.join(allowed)}")
     summed = average == "sum"
@@ -263,12 +229,10 @@ def segment_means(
 
     ``matrices (h, m, n)`` are of one sample's shape, which ``view`` describes.
     """
-    key, outside = (
-        x[0, 0].numpy() for x in LineGather({view.site: (tuple(lines),)}).positions(view)
-    )
-    row = np.arange(matrices.shape[1])[:, None]
-    shape = len(row), len(lines)
-    key, outside = np.broadcast_to(key, shape), np.broadcast_to(outside, shape)
+    shape = matrices.shape[1], len(lines)
+    located = LineGather({view.site: (tuple(lines),)}).positions(view)
+    key, outside = (np.broadcast_to(x[0, 0].numpy(), shape) for x in located)
+    row = np.arange(shape[0])[:, None]
     cells = np.where(outside, np.nan, matrices.astype(np.float64)[:, row, key])  # (h, m, k)
     counts = (~np.isnan(cells)).sum(1)
     means = np.nansum(cells, axis=1) / np.maximum(counts, 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -18,26 +16,16 @@ LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
 
 
-@dataclass(frozen=True)
-class Neutrality:
-    """What a bias of zeros changes at most: the ``logits``, and the ``attention`` captured."""
-
-    logits: float
-    attention: float
-
-
-def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
+def try_out(model: Foreign, source: Tensor, target: Tensor) -> float:
     """Put a bias of zeros into a model, generate, and train a step of it on lines.
 
-    ``UsageError`` says what it cannot do. In float64: in float32 the rounding of a trained model
-    alone may change logits by 1e-4.
+    Gives what the bias of zeros changes of a logit at most. ``UsageError`` says what the model
+    cannot do. In float64: in float32 the rounding of a trained model alone may change logits by
+    1e-4.
     """
     name = type(model.network).__name__
     with in_one_line(f"{name} does not do what a calibration needs", f"take {TESTED}"):
-        tried = in_float64(model)
-        change = check_neutral(tried, source, target)
-        check_cache(tried, source[:2], target.shape[1])
-        del tried  # memory
+        change = check_neutral(in_float64(model), source, target)
         lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
         lined.network.load_state_dict(model.network.state_dict())
         lined = lined.to(model.device).double().eval()
@@ -48,25 +36,24 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
 
 
 @torch.no_grad()
-def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> Neutrality:
+def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> float:
     """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt."""
     plain, captured = model(source, target), model.attention(source, target).weights
     put(model.network, LineBias({}), model.marks, model.sites)
     logits, weights = model(source, target), model.attention(source, target).weights
+    check_cache(model, source[:2], target.shape[1])
     model.set_lines(None)
     written = target != model.pad
-    sites: tuple[Site, ...] = ("self", "cross")
+    change = float((plain - logits)[written].abs().max())
     attention = max(
         float((before - after)[written[:, None, :, None].expand_as(before)].abs().max())
-        for site in sites
+        for site in model.sites.layers.keys() - {"encoder"}
         for before, after in zip(captured[site], weights[site], strict=True)
     )
-    change = Neutrality(float((plain - logits)[written].abs().max()), attention)
-    if not (change.logits <= LOGITS and change.attention <= WEIGHTS):
+    if not (change <= LOGITS and attention <= WEIGHTS):
         raise UsageError(
             f"{type(model.network).__name__} does not attend as its eager attention says: a bias "
-            f"of zeros changes its logits by {change.logits:.1g} and its attention by "
-            f"{change.attention:.1g}"
+            f"of zeros changes its logits by {change:.1g} and its attention by {attention:.1g}"
         )
     return change
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
@@ -18,7 +16,7 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.foreign.attention import RECORD, register
 from abc_calib.nn.foreign.inject import put, record_of
 from abc_calib.nn.foreign.places import Marks
-from abc_calib.nn.foreign.sites import DEPTHS, explain, find_sites, in_one_line
+from abc_calib.nn.foreign.sites import explain, find_sites, in_one_line
 from tasks.written import squeezed
 
 NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_version", "dtype"}
@@ -58,11 +56,16 @@ def read_model(folder: Path | str) -> Contents:
     path = Path(folder)
     kind = class_of(path)
     register()
-    with in_one_line(f"{path} does not load", "save the model again"):
+    with in_one_line(f"{path} does not load", "save the whole model again, in float32"):
         network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
     network, ends = network.float().eval(), ends_of(network, path)
-    options, record = described_by(network, path), record_of(network)
-    if record is None:
+    config = {k: v for k, v in network.config.to_dict().items() if k not in NOT_SHAPE}
+    options = ForeignOptions(
+        folder=str(path.resolve()),
+        architecture=type(network).__name__,
+        config=json.loads(json.dumps(config, default=str)),
+    )
+    if (record := record_of(network)) is None:
         return Contents(network, options, ends)
     with in_one_line(f"{path} has lines that nothing can read", "calibrate its model again"):
         lines, delimiters = LineBias.from_dict(record["lines"]), map(int, record["delimiters"])
@@ -80,9 +83,16 @@ def class_of(path: Path) -> Any:
     config = path / "config.json"
     if not config.is_file():
         raise UsageError(f"{path} has no config.json: name a folder that save_pretrained wrote")
+    if (path / "adapter_config.json").exists():
+        raise UsageError(f"{path} holds an adapter: save the whole model, with merge_and_unload()")
+    for file in path.glob("*.safetensors"):
+        with file.open("rb") as opened:
+            if opened.read(len(LFS)) == LFS:
+                raise UsageError(
+                    f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
+                )
     with in_one_line(f"{config} is not a configuration", "save the model again"):
-        described = json.loads(config.read_text())
-        name = (described.get("architectures") or [""])[0]
+        name = (json.loads(config.read_text()).get("architectures") or [""])[0]
     kind: Any = getattr(transformers, name or "none", None)
     if not hasattr(kind, "from_pretrained"):
         raise UsageError(
@@ -91,33 +101,7 @@ def class_of(path: Path) -> Any:
         )
     if not kind.can_generate():
         raise UsageError(f"{path} is a {name}, which writes nothing: give a model that generates")
-    if (path / "adapter_config.json").exists() or described.get("quantization_config"):
-        raise UsageError(
-            f"{path} holds an adapter or quantised weights: save the whole model in float32, with "
-            "merge_and_unload() or dequantize() first"
-        )
-    tensors = 0
-    for file in path.glob("*.safetensors"):
-        with file.open("rb") as opened:
-            if opened.read(len(LFS)) == LFS:
-                raise UsageError(
-                    f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
-                )
-        with suppress(SafetensorError), safe_open(file, "pt") as weights:
-            tensors += len(weights.keys())
-    layers = max([0, *(n for name in DEPTHS if isinstance(n := described.get(name), int))])
-    if 0 < tensors < layers:
-        raise UsageError(f"{config} describes {layers:,} layers, and there are {tensors:,} tensors")
     return kind
-
-
-def described_by(network: Any, folder: Path) -> ForeignOptions:
-    """The class and configuration of a model; ``folder``: of its tokenizer."""
-    config = {k: v for k, v in network.config.to_dict().items() if k not in NOT_SHAPE}
-    plain = json.loads(json.dumps(config, default=str))
-    return ForeignOptions(
-        folder=str(folder.resolve()), architecture=type(network).__name__, config=plain
-    )
 
 
 def ends_of(network: Any, folder: Path) -> tuple[int, ...]:
@@ -132,14 +116,6 @@ def ends_of(network: Any, folder: Path) -> tuple[int, ...]:
     )
 
 
-def tokenizer_in(folder: Path | str) -> Any:
-    """The tokenizer of a folder as ``transformers`` loads it."""
-    from transformers import AutoTokenizer
-
-    with in_one_line(f"the tokenizer in {folder} does not load", "save it again"):
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-
-
 class LoadedFolder:
     """A model as its users load it, with its own tokenizer and settings; from texts to texts.
 
@@ -149,7 +125,10 @@ class LoadedFolder:
     def __init__(self, path: Path):
         contents = read_model(path)
         self.network, self.ends = contents.network, torch.tensor(contents.ends)
-        self.words = tokenizer_in(path)
+        from transformers import AutoTokenizer
+
+        with in_one_line(f"the tokenizer in {path} does not load", "save it again"):
+            self.words: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
 
     def answers(self, texts: Sequence[str], steps: int, most: int) -> list[str | None]:
         """What ``generate()`` writes for each source, without spaces; None if it writes no end.

@@ -79,7 +79,6 @@ class Foreign(Model):
 
     options_type = ForeignOptions
     hub_names = ("foreign", "Foreign")
-    no_certificate = "its layers are those of transformers, which no certificate computes"
     in_whole_sources = True
     options: ForeignOptions
 

@@ -19,7 +19,6 @@ from abc_calib.nn.hub.faces import (
     AbcRecurrentConfig,
     AbcTransformer,
     HubModel,
-    local_folder,
 )
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import GENERATION, hub_files, read_folder
@@ -33,14 +32,14 @@ FACES: dict[type[Model], type[HubModel]] = {
 """The face of each kind of model."""
 
 for _face in FACES.values():
-    AutoConfig.register(_face.config_type.model_type, _face.config_type)
-    AutoModelForSeq2SeqLM.register(_face.config_type, _face)
+    AutoConfig.register(_face.config_class.model_type, _face.config_class)
+    AutoModelForSeq2SeqLM.register(_face.config_class, _face)
 
 
 def load(folder: Path | str) -> HubModel:
-    """The model in a run's folder ``model``, or of the hub, in evaluation mode."""
-    described, _ = read_folder(local_folder(folder))
-    faces = {face.config_type.model_type: face for face in FACES.values()}
+    """The model in a run's folder ``model``, in evaluation mode."""
+    described, _ = read_folder(Path(folder))
+    faces = {face.config_class.model_type: face for face in FACES.values()}
     if described.get("model_type") not in faces:
         raise AbcError(f"{folder} is not a model of this program: name another folder")
     return faces[described["model_type"]].from_pretrained(folder)
@@ -49,6 +48,6 @@ def load(folder: Path | str) -> HubModel:
 def wrapped(model: Model) -> HubModel:
     """A copy of one of our models with its ``transformers`` face."""
     face = FACES[type(model)]
-    hub_model = face(face.config_type(**model.hub_config(), **hub_files(model)[GENERATION]))
+    hub_model = face(face.config_class(**model.hub_config(), **hub_files(model)[GENERATION]))
     hub_model.load_state_dict(model.state_dict())
     return hub_model.train(model.training)

@@ -1,13 +1,9 @@
 """Our models as ``transformers`` has them: ``forward``, ``generate()``, loading and saving."""
 
-import re
 from pathlib import Path
 from typing import Any, ClassVar
 
-import huggingface_hub
 import torch
-from huggingface_hub.dataclasses import strict
-from huggingface_hub.errors import HfHubHTTPError
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import Seq2SeqLMOutput
@@ -17,13 +13,14 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator
 from abc_calib.nn.recurrent.model import Recurrent
-from abc_calib.nn.saved import ALLOWED, check_keys, read_folder
+from abc_calib.nn.saved import IDS, check_keys, read_folder
 from abc_calib.nn.transformer.attention import draw
 from abc_calib.nn.transformer.model import DecoderOnly, Transformer
 
-FOR_THE_HUB = ("cache_dir", "force_download", "local_files_only", "revision", "token")
-"""What ``snapshot_download`` is given."""
-UNUSED = ("trust_remote_code", "adapter_kwargs", "_from_auto")
+UNUSED = {
+    *("trust_remote_code", "adapter_kwargs", "_from_auto", "cache_dir", "force_download"),
+    *("local_files_only", "revision", "token"),
+}
 """What the Auto classes and pipelines add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
@@ -32,23 +29,20 @@ FIRST_STEPS, ENDLESS = 64, 2**18
 
 
 class HubConfig(PreTrainedConfig):
-    """Base of all: a file with a key that shapes no model is refused."""
+    """Base of all: what shapes a model, by its names in ``hub_config``. Other keys are refused."""
+
+    network_type: ClassVar[type[Model]]
 
     is_encoder_decoder: bool = True
-
-    vocab_size: int = 15
-    d_model: int = 128
-    dropout: float = 0.0
-    pad_token_id: int | None = 14
-    bos_token_id: int | None = 12
-    eos_token_id: int | None = 13
-    decoder_start_token_id: int | None = 12
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+    decoder_start_token_id: int | None = None
 
     @classmethod
     def names(cls) -> set[str]:
         """What shapes the model."""
-        kinds = (kind for kind in cls.__mro__ if issubclass(kind, HubConfig))
-        return {name for kind in kinds for name in kind.__annotations__}
+        return {*IDS, "vocab_size", *cls.network_type.hub_options, *cls.network_type.hub_extras}
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -56,61 +50,25 @@ class HubConfig(PreTrainedConfig):
         return super().from_dict(config_dict, **kwargs)
 
 
-class AttentionConfig(HubConfig):
-    """What both kinds of Transformer have, the calibrated lines included (``line_bias``).
-
-    ``plugins``: where the schemes are from that are a user's own.
-    """
-
-    attribute_map = {"num_hidden_layers": "decoder_layers", "num_attention_heads": "heads"}
-
-    decoder_layers: int = 2
-    heads: int = 8
-    feedforward: int = 512
-    scheme: str = "sinusoidal"
-    delimiter_ids: list[int] | None = None
-    row_id: int | list[int] | None = None
-    line_bias: dict[str, Any] | None = None
-    plugins: dict[str, Any] | None = None
-
-
-@strict
-class AbcConfig(AttentionConfig):
-    """Everything that shapes the Transformer; ``own_schemes`` is unset, and of the format."""
+class AbcConfig(HubConfig):
+    """Everything that shapes the Transformer, its lines included (``line_bias``)."""
 
     model_type = "abc_transformer"
-
-    encoder_layers: int = 0
-    own_schemes: dict[str, str] | None = None
-    cyclic: int | None = None
-    post_norm: bool | None = None
+    network_type = Transformer
 
 
-@strict
-class AbcDecoderConfig(AttentionConfig):
+class AbcDecoderConfig(HubConfig):
     """Everything that shapes the decoder-only Transformer, which is given its source alone."""
 
     model_type = "abc_decoder"
-
-    d_model: int = 64
-    decoder_layers: int = 3
-    feedforward: int = 256
+    network_type = DecoderOnly
 
 
-@strict
 class AbcRecurrentConfig(HubConfig):
     """Everything that shapes the GRU encoder-decoder."""
 
     model_type = "abc_recurrent"
-
-    backbone: str | None = None
-    attender: str = "content"
-    d_embedding: int = 64
-    d_head: int = 128
-    d_value: int = 128
-    layers: int = 1
-    dropout: float = 0.5
-    legacy_normalisation: bool = False
+    network_type = Recurrent
 
 
 class HubModel(PreTrainedModel):
@@ -119,13 +77,12 @@ class HubModel(PreTrainedModel):
     base_model_prefix = ""
     main_input_name = "input_ids"
     supports_gradient_checkpointing = False
-    network_type: ClassVar[type[Model]]
-    config_type: ClassVar[type[HubConfig]]
+    config_class: Any
     network: Any
 
     def __init__(self, config: Any):
         super().__init__(config)
-        network = self.network_type.from_hub_config(config.to_dict())
+        network = config.network_type.from_hub_config(config.to_dict())
         for name, part in network.named_children():
             self.add_module(name, part)
         # outside the modules, or every weight would be there twice
@@ -138,27 +95,26 @@ class HubModel(PreTrainedModel):
     ) -> Any:
         """The model in a folder that ``save_pretrained`` or a run wrote, in evaluation mode.
 
-        ``USER/NAME`` that is not a folder is a model on the hub, of which the allowed files are
-        downloaded. No file but the three of a saved model is read. ``kwargs``:
-        ``dtype``, ``output_loading_info``, changes of the configuration, and how to download:
-        ``cache_dir``, ``force_download``, ``local_files_only``, ``revision``, ``token``.
+        No file but the three of a saved model is read. ``kwargs``: ``dtype`` and
+        ``output_loading_info``. ``hf download USER/NAME --local-dir FOLDER`` makes a folder of a
+        model on the hub.
         """
-        download_options = {name: kwargs.pop(name) for name in FOR_THE_HUB if name in kwargs}
-        described, weights = read_folder(local_folder(folder, **download_options))
-        if described.get("model_type") != cls.config_type.model_type:
-            kind = cls.config_type.model_type
+        described, weights = read_folder(Path(folder))
+        if described.get("model_type") != cls.config_class.model_type:
+            kind = cls.config_class.model_type
             raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
         with_info = kwargs.pop("output_loading_info", False)
-        changes = {name: kwargs.pop(name) for name in cls.config_type.names() & {*kwargs}}
-        if strange := sorted({*kwargs} - {"dtype", *UNUSED}):
+        if strange := sorted({*kwargs} - UNUSED - {"dtype"}):
             raise UsageError(f"unknown option {strange[0]!r}: give dtype or output_loading_info")
-        how = {name: kwargs[name] for name in kwargs if name not in UNUSED}
-        config = config or cls.config_type.from_dict({**described, **changes})
         loaded: Any = super().from_pretrained(
-            None, config=config, state_dict=weights, output_loading_info=True, **how
+            None,
+            config=config or cls.config_class.from_dict(described),
+            state_dict=weights,
+            output_loading_info=True,
+            **{name: kwargs[name] for name in kwargs if name not in UNUSED},
         )
         model, info = loaded
-        if any(info.values()) and not changes:
+        if any(info.values()):
             name = next(str(next(iter(names))) for names in info.values() if names)
             raise AbcError(f"{folder} is damaged ({name}): its weights are another model's")
         return (model, info) if with_info else model
@@ -265,26 +221,10 @@ def restored(x: Tensor, order: Tensor, dim: int) -> Tensor:
     return x.gather(dim, order.argsort(1).view(shape).expand_as(x))
 
 
-def local_folder(folder: Path | str, **options: Any) -> Path:
-    """The folder, or the local copy of a model on the hub, downloaded with ``options``."""
-    if Path(folder).exists() or not re.fullmatch(r"[\w-]+/[\w.-]+", str(folder)):
-        return Path(folder)
-    try:
-        options = {name: value for name, value in options.items() if value is not None}
-        return Path(
-            huggingface_hub.snapshot_download(str(folder), allow_patterns=[*ALLOWED], **options)
-        )
-    except (OSError, ValueError, HfHubHTTPError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise AbcError(f"{folder} is not a folder, and not on the hub ({reason})") from None
-
-
 class AbcTransformer(HubModel):
     """The Transformer."""
 
-    config_class = config_type = AbcConfig
-    config: AbcConfig
-    network_type = Transformer
+    config_class: Any = AbcConfig
 
     def _init_weights(self, module: nn.Module) -> None:
         draw(module)
@@ -301,16 +241,10 @@ class AbcTransformer(HubModel):
 class AbcDecoder(AbcTransformer):
     """The decoder-only Transformer, which is given its source as ``input_ids``."""
 
-    config_class = config_type = AbcDecoderConfig  # type: ignore[assignment]
-    network_type = DecoderOnly
+    config_class = AbcDecoderConfig
 
 
 class AbcRecurrent(HubModel):
     """The GRU encoder-decoder."""
 
-    config_class = config_type = AbcRecurrentConfig
-    config: AbcRecurrentConfig
-    network_type = Recurrent
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Nothing: every part draws its own weights when it is made."""
+    config_class: Any = AbcRecurrentConfig

@@ -58,10 +58,6 @@ def check_positions(
     if has_columns and scheme.by_columns:
         rule = "it counts the digits of a number, which do not stand together in this format"
         raise OptionError("scheme", options.scheme, f"{rule}; choose the format free")
-    from_end = isinstance(scheme, Alibi) and scheme.cross == "end"
-    if isinstance(options, DecoderOptions) and from_end:
-        rule = "a decoder-only model has no cross-attention; choose alibi without cross=end"
-        raise OptionError("scheme", options.scheme, rule)
     if options.cyclic is None:
         return
     if type(scheme) is Scheme:
@@ -69,9 +65,6 @@ def check_positions(
         raise OptionError("cyclic", options.cyclic, rule)
     if scheme.by_columns:
         rule = "a scheme that counts columns has no positions to count so; choose another scheme"
-        raise OptionError("cyclic", options.cyclic, rule)
-    if from_end:
-        rule = "it counts the source from its end already; choose alibi without cross=end"
         raise OptionError("cyclic", options.cyclic, rule)
 
 

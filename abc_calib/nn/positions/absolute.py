@@ -37,8 +37,6 @@ class Sinusoidal(Scheme):
     Computed in float32 at least: in half precision thousands of neighbouring places are equal.
     """
 
-    absolute = True
-
     def embed(self, x: Tensor, at: Coords) -> Tensor:
         dtype = torch.promote_types(x.dtype, torch.float32)
         return x + waves(at.place, self.shape.width, dtype).to(x.dtype)
@@ -49,8 +47,6 @@ class Tabled(Scheme):
 
     It is unit-normal at first, like the embeddings of the tokens.
     """
-
-    absolute = True
 
     def __init__(self, shape: Shape, options: Options, *size: int):
         super().__init__(shape, options)
@@ -85,37 +81,26 @@ class Learned(Tabled):
 
 
 class RandomizedOptions(Options):
-    """``base``: what embeds the positions. ``max``: how many there are to draw from."""
+    """``max``: how many positions there are to draw from."""
 
-    base: Literal["sinusoidal", "learned"] = "sinusoidal"
     max: int = Field(2048, ge=2)
 
 
-class Randomized(Scheme):
+class Randomized(Sinusoidal):
     """An ordered random subset of ``0 .. max-1`` in place of ``0 .. n-1`` (Ruoss et al. 2023).
 
     Section 3.1 of their paper: drawn without replacement and sorted, anew for every sequence and
     step of training, and in evaluation too, where it is the same for every sequence of a length,
     so that an evaluation can be repeated and a cache stays valid. Source and output each have a
     subset of their own, of as many positions as the source has tokens: an output's length is not
-    known while it is written, and no answer is longer than its source. ``base=learned`` has a
-    table of ``max`` rows.
+    known while it is written, and no answer is longer than its source.
     """
 
     options_type = RandomizedOptions
-    absolute = True
 
     def __init__(self, shape: Shape, options: RandomizedOptions):
         super().__init__(shape, options)
         self.max = options.max
-        self.base: Scheme = (
-            Learned(shape, LearnedOptions(size=options.max))
-            if options.base == "learned"
-            else Sinusoidal(shape, Options())
-        )
-
-    def reset_parameters(self) -> None:
-        self.base.reset_parameters()
 
     def renumber(self, places: Tensor, lengths: Tensor) -> Tensor:
         """The drawn position of each place: ``(b, i)``. Past a subset they go on by one."""
@@ -142,9 +127,6 @@ class Randomized(Scheme):
         column = torch.arange(width, device=device)
         sizes = torch.tensor(lengths, device=device)[:, None]
         return order.masked_fill(column >= sizes, self.max).sort(1).values
-
-    def embed(self, x: Tensor, at: Coords) -> Tensor:
-        return self.base.embed(x, at)
 
 
 class AbacusOptions(Options):

@@ -36,23 +36,16 @@ class Scheme(nn.Module):
 
     #: the options that may follow the scheme's name; fields with defaults
     options_type: type[Options] = Options
-    #: whether an attention score may depend on an absolute position, without bound
-    absolute = False
     #: whether it counts columns, by the coordinates that ``embed`` gets, and not positions
     by_columns = False
     #: whether ``score_bias`` returns anything: so where a scheme defines it
     has_score_bias = False
-    #: whether ``value_term`` does, likewise
-    has_value_term = False
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Note which of both a scheme writes, unless it says so itself."""
+        """Note whether a scheme writes ``score_bias``, unless it says so itself."""
         super().__init_subclass__(**keywords)
-        own = vars(cls)
-        if "score_bias" in own and "has_score_bias" not in own:
+        if "score_bias" in vars(cls) and "has_score_bias" not in vars(cls):
             cls.has_score_bias = True
-        if "value_term" in own and "has_value_term" not in own:
-            cls.has_value_term = True
 
     def __init__(self, shape: Shape, options: Options):
         super().__init__()
@@ -87,7 +80,3 @@ class Scheme(nn.Module):
         already divided by the root of ``e``: a term of the dot product divides by it here.
         """
         return None
-
-    def value_term(self, weights: Tensor, view: AttentionView) -> Tensor:
-        """Added to the mixed values ``(b, h, i, e)``, from the weights ``(b, h, i, j)``."""
-        raise NotImplementedError(f"{type(self).__name__} has no value term")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -31,35 +30,17 @@ def slopes(heads: int) -> list[float]:
     return (first + between)[:heads]
 
 
-class AlibiOptions(Options):
-    """``cross``: the end of the source from which cross-attention counts its keys."""
-
-    cross: Literal["start", "end"] = "start"
-
-
 class Alibi(Scheme):
     """A penalty a head that is linear in distance (Press et al. 2022, section 3): ``-m |i - j|``.
 
     The paper has decoder self-attention only, where ``j <= i``. In the encoder the distance is
-    symmetric. In cross-attention row ``i`` is as far from key ``j`` as their positions are
-    apart; with ``cross=end`` keys are counted backwards from the last token of the source,
-    ``|i - (s - 1 - j)|``, as an answer is written from its last digit on. Nothing is learned.
+    symmetric. In cross-attention row ``i`` is as far from key ``j`` as their positions are apart.
+    Nothing is learned.
     """
 
-    options_type = AlibiOptions
-
-    def __init__(self, shape: Shape, options: AlibiOptions):
-        super().__init__(shape, options)
-        self.cross = options.cross
-
     def score_bias(self, queries: Tensor, keys: Tensor, view: AttentionView) -> Tensor:
-        if view.site == "cross" and self.cross == "end":
-            place = view.keys.length - 1 - view.keys.place  # (b, j)
-            distance = (place[:, None] - view.queries.place[..., None])[:, None]  # (b, 1, i, j)
-        else:
-            distance = view.offsets()
         slope = torch.tensor(slopes(self.shape.heads), device=queries.device)
-        return -slope[:, None, None] * distance.abs()
+        return -slope[:, None, None] * view.offsets().abs()
 
 
 def bucket(offsets: Tensor, both_sides: bool, buckets: int, distance: int) -> Tensor:

@@ -58,7 +58,7 @@ class Attention(nn.Module):
         Without keys where every head reads exactly one for a query, and needs no scores.
         """
         lines, values = self.lines.get(site), self._split(self.value(memory))
-        scored = self.path == "dense" or weights or scheme.has_value_term
+        scored = self.path == "dense" or weights
         if lines is not None and lines.single and not scored:
             return values[..., :0], values
         return scheme.rotate(self._split(self.key(memory)), at), values
@@ -88,12 +88,9 @@ class Attention(nn.Module):
             mixed = attend(queries, keys, values, lines.gathered(views), dropout)
         else:
             bias, nowhere = self._bias(queries, keys, views, scheme, lines)
-            if weights or scheme.has_value_term:
+            if weights:
                 seen = weighed(queries, keys, bias)
-                dropped = F.dropout(seen, dropout)
-                mixed = dropped @ values
-                if scheme.has_value_term:
-                    mixed = mixed + scheme.value_term(dropped, _as_one(views))
+                mixed = F.dropout(seen, dropout) @ values
                 if weights == "raw":
                     scores = scored(queries, keys, bias)
                     seen = scores.masked_fill(scores == MASKED, math.nan)
@@ -102,7 +99,7 @@ class Attention(nn.Module):
             if nowhere is not None:
                 mixed = mixed.masked_fill(nowhere, 0)
         mixed = rearrange(mixed, "b h i e -> b i (h e)")
-        return self.output(mixed), seen if weights else None
+        return self.output(mixed), seen
 
     def _gathers(
         self,

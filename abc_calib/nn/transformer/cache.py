@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from abc_calib.geometry.coords import AttentionView, Coords
-from abc_calib.nn.base import greedy
 
 
 @dataclass(frozen=True)
@@ -79,13 +77,3 @@ def _grown(buffer: Tensor | None, new: Tensor, first: int) -> Tensor:
         buffer = torch.cat([before, room], 2)
     buffer[:, :, first:end] = new
     return buffer
-
-
-def token_by_token(model: Any, source: Tensor, steps: int) -> Tensor:
-    """Write the greedy output ``(b, t)`` of a Transformer, padding behind its end."""
-    encoded, cache = model.encode(source), Cache()
-
-    def write(tokens: Tensor, _: int) -> Tensor:
-        return model.run(encoded, tokens[:, None], cache).logits[:, -1]
-
-    return greedy(model, source, steps, write)

@@ -8,7 +8,7 @@ from abc_calib.geometry import LineBias
 from abc_calib.nn.positions import Scheme
 from abc_calib.plugins.registry import is_ours
 
-HOOKS = {"forward", "embed", "rotate", "score_bias", "value_term", "renumber", "starts"}
+HOOKS = {"forward", "embed", "rotate", "score_bias", "renumber", "starts"}
 """What a layer or a scheme has of its class, and not set on itself."""
 
 
@@ -47,8 +47,6 @@ def scheme_period(model: Any, lines: LineBias) -> int | str:
     named = model.options.scheme
     if type(scheme).renumber is not Scheme.renumber:
         return "its positions are drawn anew for every length"
-    if scheme.has_value_term:
-        return f"its values depend on distances without bound ({named})"
     absolute = type(scheme).embed is not Scheme.embed
     period = getattr(model, "period", None)
     if absolute and period is None:

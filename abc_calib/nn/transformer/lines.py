@@ -123,11 +123,6 @@ class AlongLines(Model):
         """How all its attentions compute restricted heads."""
         return self._attending("self")[0].path
 
-    @property
-    def on_lines(self) -> bool:
-        """Does every head of the decoder attend along lines and nowhere else?"""
-        return all(lines is not None and lines.restricted for lines in self.line_sets)
-
     def memory_needed(self, batch: int, keys: int, steps: int) -> int:
         width, inner = self.options.width, self.attention_layers["encoder"]
         wide = width + self.options.feedforward

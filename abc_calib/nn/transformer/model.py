@@ -24,15 +24,11 @@ from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, SITES, LineBias, Site
 from abc_calib.geometry.coords import AttentionView, Coords, output_coords, source_coords
-from abc_calib.nn.base import AttentionWeights, Decoded, in_float64
+from abc_calib.nn.base import AttentionWeights, Decoded, greedy
 from abc_calib.nn.positions import Scheme, build_scheme
 from abc_calib.nn.transformer.attention import Block, Encoder, Weights, draw
-from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs, token_by_token
+from abc_calib.nn.transformer.cache import Cache, Encoded, Outputs
 from abc_calib.nn.transformer.lines import AlongLines
-
-ROWS_AT_ONCE = 4096
-"""Tokens of one output through all layers at once, where lines bound what a token reads."""
-
 
 STACK = {
     **{name: name for name in ("decoder_layers", "heads", "feedforward", "dropout", "scheme")},
@@ -51,6 +47,8 @@ class Transformer(AlongLines):
         **STACK,
         **{"encoder_layers": "encoder_layers", "cyclic": "cyclic"},
     }
+
+    hub_extras = ("delimiter_ids", "row_id", "post_norm", "line_bias", "plugins", "own_schemes")
 
     def __init__(self, options: Any, tokens: TokenIds):
         super().__init__(options, tokens)
@@ -184,18 +182,17 @@ class Transformer(AlongLines):
         return numbers.gather(1, place.clamp(max=last)) + (place - last).clamp(min=0)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        encoded, read = self.encode(source), self.shifted(target)
-        if self.training or read.shape[1] <= ROWS_AT_ONCE or not self.on_lines:
-            return self.run(encoded, read).logits
-        cache = Cache()  # a very long output on lines in chunks, which bounds memory
-        chunks = [self.run(encoded, part, cache).logits for part in read.split(ROWS_AT_ONCE, dim=1)]
-        return torch.cat(chunks, dim=1)
+        return self.run(self.encode(source), self.shifted(target)).logits
 
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
-        """On lines in float64: a few keys a token are quick, and errors can be bounded."""
-        model = in_float64(self) if self.on_lines else self
-        return Decoded(token_by_token(model, source.to(model.device), steps).to(source.device))
+        device, source = source.device, source.to(self.device)
+        encoded, cache = self.encode(source), Cache()
+
+        def write(tokens: Tensor, _: int) -> Tensor:
+            return self.run(encoded, tokens[:, None], cache).logits[:, -1]
+
+        return Decoded(greedy(self, source, steps, write).to(device))
 
     def attention(self, source: Tensor, target: Tensor, raw: bool = False) -> AttentionWeights:
         mask, written = source != self.pad, target != self.pad

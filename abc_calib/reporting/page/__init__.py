@@ -12,8 +12,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from abc_calib.errors import UsageError
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.curves import accuracy_curve
@@ -21,7 +19,6 @@ from abc_calib.reporting.of_runs import accuracy_series, labels_of
 from abc_calib.reporting.page.collect import collected
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.runs import Run
-from abc_calib.text import Table
 from abc_calib.version import __version__
 
 STATIC = files("abc_calib.reporting.page") / "static"
@@ -63,8 +60,13 @@ def names(paths: Sequence[Path]) -> list[str]:
 
 def rendered(runs: Sequence[dict[str, Any]], title: str = "") -> str:
     """Fill the page of collected runs."""
-    return filled(
-        "page.html",
+    from jinja2 import Environment, FunctionLoader
+
+    loader = FunctionLoader(text_of)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("page.html").render(
+        version=__version__,
+        style=text_of("style.css"),
         title=title or ", ".join(run["name"] for run in runs),
         runs=[{**run, "chart": accuracy_chart([run])} for run in runs],
         together=together(runs),
@@ -111,21 +113,3 @@ def contrasted(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def text_of(name: str) -> str:
     """Read a file of the page: a template, the style sheet or a script."""
     return (STATIC / name).read_text("utf-8")
-
-
-def filled(template: str, **values: Any) -> str:
-    """Fill a template with values, which are escaped, and the style sheet."""
-    from jinja2 import Environment, FunctionLoader
-
-    loader = FunctionLoader(text_of)
-    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    page = environment.get_template(template)
-    return page.render(version=__version__, style=text_of("style.css"), **values)
-
-
-def tables_page(
-    title: str, tables: Sequence[Table], figures: Mapping[str, Figure], notes: Sequence[str]
-) -> str:
-    """Return one HTML file of tables, figures by name, and notes below."""
-    images = {name: as_svg(figure) for name, figure in figures.items()}
-    return filled("tables.html", title=title, tables=tables, figures=images, notes=notes)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import os
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from abc_calib.errors import AbcError, UsageError
+from abc_calib.evaluation.exact import matches
+from abc_calib.evaluation.predict import answered
 from abc_calib.nn.base import Model
+from abc_calib.proof.certificate import FILE, Certificate
 from abc_calib.reporting.curves import history_curve
 from abc_calib.reporting.of_runs import about, accuracy, verdict
-from abc_calib.reporting.page import judged
 from abc_calib.reporting.page.commands import commands
 from abc_calib.reporting.page.heads import heads_of
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.runs import Run
 from abc_calib.runs.run import STAGES
-from abc_calib.text import counted
+from abc_calib.text import counted, grouped
 
 KINDS = ("abc_transformer", "abc_decoder")
 """The kinds of models that the page's JavaScript computes."""
@@ -48,9 +53,8 @@ def collected(run: Run) -> dict[str, Any]:
         "commands": commands(run),
         "history": history_chart([before, run] if before else [run]),
         "accuracy": accuracy(run),
-        "hard": judged.hard(run),
-        "certificate": judged.certificate(run),
-        "examples": judged.examples(run, model),
+        "certificate": certificate(run),
+        "examples": examples(run, model),
         "heads": heads,
         "rests": heads["rests"] if heads else {},
         "spelling": spelling,
@@ -153,3 +157,52 @@ def embedded(model: Model) -> dict[str, Any]:
         "lines": model.lines.to_dict() if model.lines is not None else None,
         "tensors": tensors,
     }
+
+
+# How good it is: what other commands have found is read, and nothing measured but examples
+
+LENGTHS, LONGEST_IN_ROWS = (20, 50), 20
+"""Of the examples, with the training length, the next one and twice it; longest in rows."""
+TRIED = 8
+"""Problems of a length, of which a wrong one is the example."""
+HIDDEN = ("fingerprint", "rule", "lines", "source", "machine", "repair")
+"""Fields of a certificate that the page does not show."""
+
+
+def certificate(run: Run) -> dict[str, Any] | None:
+    """Return the run's certificate, or why it does not count; None where there is none."""
+    if not os.path.lexists(run.path / FILE):
+        return None
+    try:
+        stored = Certificate.load(run)
+    except AbcError as error:
+        return {"outcome": "not valid", "reason": str(error)}
+    fields = {name: value for name, value in stored.as_dict().items() if name not in HIDDEN}
+    fields |= {"verified_here": stored.verified_here, "reason": grouped(stored.reason)}
+    return {**fields, "counterexamples": fields["counterexamples"][:3]}
+
+
+@torch.inference_mode()
+def examples(run: Run, model: Model) -> list[dict[str, Any]]:
+    """Return a problem of each length, wrong if one is: what was written, and what is right."""
+    data, short = run.data, run.config.train.length
+    lengths = {short, short + 1, *(n for n in (2 * short, *LENGTHS) if n > short)}
+    if data.vocabulary.tokens.rows:
+        lengths = {length for length in lengths if length <= LONGEST_IN_ROWS}
+    cases = []
+    for length in sorted(lengths):
+        try:
+            batch = data.test(length, TRIED)
+        except AbcError:  # a task without problems of this length
+            continue
+        if not len(batch):
+            continue
+        wrong = (~matches(model, data, batch)).nonzero()[:1, 0]
+        sample = batch.take(wrong if len(wrong) else torch.tensor([0]))
+        problem = data.task.write(sample.problems, 0)
+        ids = [i for i in sample.target[0].tolist() if i != data.vocabulary.pad]
+        right = [data.vocabulary.symbols[i] for i in ids]
+        answer, solution = answered(model, data, problem, 2).text, data.read(right[:-1])
+        case = {"length": length, "problem": problem, "answer": answer, "solution": solution}
+        cases.append({**case, "right": right, "good": not len(wrong)})
+    return cases

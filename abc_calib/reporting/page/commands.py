@@ -12,8 +12,8 @@ from abc_calib.errors import AbcError
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 
-TASK_FLAGS = {"data": "--data", "table": "--table", "machine": "--name", "rule": "--rule"}
-"""The options of a task as the command line has them."""
+TASK = {"data", "table", "machine", "rule"}
+"""The options of a task that the command line has."""
 ADOPT = {"fit": "fit_lengths", "check": "check_lengths", "rule": "task"}
 """The keywords of ``abc_calib.adopt`` by the options of its task."""
 
@@ -74,14 +74,13 @@ def _first(config: RunConfig) -> str:
     }
     choices = {name: value for name, value in choices.items() if value != default[name]}
     choices["seed"] = config.train.seed
-    if not options.keys() <= TASK_FLAGS.keys():  # those of a plugin's task are for Python alone
+    if not options.keys() <= TASK:  # those of a plugin's task are for Python alone
         choices |= {"task_options": dict(options)}
         choices |= _other(usual.model, config.model) | _other(usual.train, config.train)
         keywords = [f"{name}={value!r}" for name, value in choices.items()]
         loads = [f"abc.load_plugin({file!r}); " for file in _files(config)]
         return _in_python(f"{''.join(loads)}abc.train({', '.join([repr(config.task), *keywords])})")
-    parts = [f"{TASK_FLAGS[k]} {shlex.quote(str(v))}" for k, v in options.items()]
-    parts += [f"--{name} {shlex.quote(str(value))}" for name, value in choices.items()]
+    parts = [_flag(flag_of(name), value) for name, value in {**options, **choices}.items()]
     parts += _other_flags(usual.model, config.model) + _other_flags(usual.train, config.train)
     return " ".join(["abc train", config.task, *parts]) + _plugins(config)
 

@@ -1,0 +1,140 @@
+"""What a model and its sources look like, as far as a certificate needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+from abc_calib.data.vocabulary import EOS
+from abc_calib.geometry import CORNER, Layout, LineBias
+from abc_calib.proof.forms import Gaps, Unbounded
+from tasks.rules import Rule
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a model and its sources look like, as far as a graph needs it.
+
+    ``layers``: of the decoder (or stream), ``encoder`` of the encoder. ``layout``: of a source of
+    some size. ``last_is_first``: the token that closes a source is the first one of the output.
+    ``opened``: does a token open the source?
+    """
+
+    rule: Rule
+    lines: LineBias
+    layers: int
+    encoder: int
+    layout: Layout
+    ids: Mapping[str, int]
+    row: int | None = None
+    period: int = 1
+    last_is_first: bool = False
+    opened: bool = True
+
+    def __post_init__(self) -> None:
+        if any(line.segment == CORNER for line in self.lines.every()):
+            raise Unbounded("its lines count from corners of a matrix of fixed size")
+
+    @property
+    def stream(self) -> bool:
+        return self.lines.stream
+
+    @property
+    def sos(self) -> int:
+        """What opens an output."""
+        return self.ids[self.layout.delimiters[0]]
+
+    @property
+    def eos(self) -> int:
+        return self.ids[EOS]
+
+    def frames(self) -> Iterator[Frame]:
+        """In how many ways the ends of a row and its query may lie: with each, which gaps."""
+        wide = {"column": 0, "wide": 1}
+        if not self.rule.in_rows:
+            yield from _orders(wide)
+            return
+        yield from _orders(wide, first=True, counted=self.rule.counted)
+        above = {"above": 1} if self.rule.extra is None else {}
+        yield from _orders({**wide, **above}, first=False, counted=self.rule.counted)
+
+
+Frame = dict[str, tuple[int, ...]]
+"""Of each name of a size its constant and its slopes."""
+
+
+def _orders(
+    columns: dict[str, int], first: bool | None = None, counted: bool = False
+) -> Iterator[Frame]:
+    """Every order of the places on a row; the gaps between them, then those between rows.
+
+    ``first``: of the first row or of later ones; None where there is one alone. ``counted``: rows
+    below the query's are a gap, too; else its row may be the last one, or not.
+    """
+    between = [] if first is None else [0] * counted if first else [1] + [0] * counted
+    count = len(columns) + (0 if first is None else (not first) + counted)
+    for order in permutations(columns):
+        frame: Frame = {}
+        below, constant = [0] * count, 0
+        for gap, name in enumerate(order):
+            below[gap] = 1
+            if gap and list(columns).index(order[gap - 1]) > list(columns).index(name):
+                constant += 1  # places that meet are in one of the orders
+            frame[name] = (constant, *below)
+        if first is not None:
+            row = [0] * len(columns)
+            frame["row"] = (0 if first else 1, *row, *between)
+            frame["rows"] = (1 if first else 2, *row, *([1] * len(between)))
+        yield frame
+
+
+class Size:
+    """Problems of one size: where the query stands in them, and how wide its row is.
+
+    ``short``: how many words the last column lacks, where a column reads several. ``exists``: are
+    there such problems?
+    """
+
+    def __init__(self, setup: Setup, frame: Frame, gaps: Gaps, short: int = 0):
+        self.setup, self.frame, self.gaps, self.short = setup, frame, gaps, short
+        rule, place = setup.rule, {name: gaps.form(*linear) for name, linear in frame.items()}
+        self.column, self.wide, self.nothing = (
+            place["column"],
+            place["wide"],
+            gaps.form(0, *(0 for _ in gaps.values)),
+        )
+        self.row: Any = place.get("row", 0)
+        self.rows: Any = place.get("rows", 1)
+        self.above = place.get("above")
+        if self.above is None and rule.in_rows and rule.extra is not None:
+            self.above = self.wide + rule.extra
+        self.exists = self.wide >= 1 and (self.above is None or self.above >= 0)
+        if rule.past:
+            self.exists &= self.rows >= 2
+        if rule.later is not None and not rule.later.goes_on:
+            self.exists &= self.row < 2
+
+    @property
+    def first(self) -> bool:
+        """Is it the output's first row?"""
+        return not self.setup.rule.in_rows or self.frame["row"][0] == 0
+
+    @property
+    def last(self) -> bool:
+        """Is it the output's last row?"""
+        return not self.setup.rule.in_rows or not self.row < self.rows - 1
+
+    def letters(self, tape: int) -> Any:
+        """How many letters a tape has that is an operand."""
+        return self.wide - self.setup.rule.lacks(tape, self.short)
+
+    def width(self, up: int) -> Any:
+        """How many symbols the row ``up`` above has."""
+        if self.setup.rule.extra is not None:
+            return self.wide + self.setup.rule.extra
+        shorter = 0 if up == 1 else self.setup.rule.shorter
+        if shorter is None or self.above is None:
+            raise Unbounded("it reads rows further up than the one above, which may have any width")
+        return self.above + (up - 1) * shorter
