@@ -35,11 +35,10 @@ ALIGNED = {"subtraction": 0.6}
 
 
 class Lines:
-    """Draws lines for a model of a task; ``mixed``: also against the order that it is read in."""
+    """Draws lines for a model of a task."""
 
-    def __init__(self, rng: random.Random, rule: Any, parts: int, stride: int, mixed: bool):
+    def __init__(self, rng: random.Random, rule: Any, parts: int, stride: int):
         self.rng, self.rule, self.parts, self.stride = rng, rule, parts, stride
-        self.mixed = mixed
 
     def own(self) -> Line:
         """In self-attention."""
@@ -59,8 +58,6 @@ class Lines:
         direction: Any = rng.choice(["anti", "anti", "anti", "vert", "diag"])
         if rule.forward:
             direction = rng.choice(["diag", "diag", "vert", "anti"])
-        if direction != "vert" and not self.mixed:
-            direction = "diag" if rule.forward else "anti"
         if rule.listed:
             direction = rng.choice(["anti", "anti", "vert"])
             step = rng.choice([1, 1, 1, 0])
@@ -128,8 +125,7 @@ def drawn(seed: int) -> tuple[Any, Any]:
             for weight in model.parameters():
                 weight.mul_(2.0 if weight.dim() > 1 else 1.0)
     layout, most = data.layout_at((1, 2) if rule.listed else 1), rng.choice([1, 2, 2])
-    stride = layout.stride * rule.stride
-    lines = Lines(rng, rule, len(layout.parts), stride, mixed=seed % 4 == 1)
+    lines = Lines(rng, rule, len(layout.parts), layout.stride * rule.stride)
     sites: Any = {
         "self": tuple(lines.heads(lines.own, most) for _ in range(layers)),
         "cross": tuple(lines.heads(lines.crossed, most) for _ in range(layers)),
