@@ -371,6 +371,10 @@ CASES: dict[str, Any] = {
         lambda: get_task("automaton", machine="cycle:3"),
         *([ALONE], [Line("diag", 1, 0, stride=2)], {}),
     ),
+    "lines in both directions": (  # the choice of lines tries such sets, and has to end
+        lambda: get_task("addition", base=2),
+        *([ALONE], [Line("anti", 1, 0), Line("diag", 1, 0)], {}),
+    ),
     "a row two above": (
         Shorter,
         *([ALONE, Line("diag", 2, 0)], [Line("vert", 1, 0)], {}),

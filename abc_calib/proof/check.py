@@ -23,8 +23,8 @@ import numpy as np
 
 CHUNK = 16384
 GREEDY = {f"{name}_token_id" for name in ("pad", "bos", "eos", "decoder_start")}
-MOST = 2_000
-"""Sizes that are looked at."""
+MOST, FEW = 2_000, 400
+"""Sizes that are looked at; the latter before lines are taken to run against the columns."""
 NEEDED = {"direction", "segment", "offset", "value"}
 MOVES = {"stride": 1, "beta": -9, "part_step": -9}
 """What a line has, and may have, with the least value."""
@@ -814,12 +814,18 @@ class Model:
         return np.concatenate(margins)
 
 
-def frames(e: Export) -> Any:
+def frames(e: Export, mirrored: bool) -> Any:
     """How columns and rows of a size may lie: of each name a constant, and its slope in each gap.
 
     Columns in every order, a gap from each to the next; then one of rows above (the first row has
-    none), and one of rows below where the source says how many there are.
+    none), and one of rows below where the source says how many there are. ``mirrored``: the column
+    that is as far from the end as the one in question from the start is one of those in order.
     """
+    if mirrored:
+        orders = ((0, 1, 0), (1, 2, 1)), ((0, 1, 1), (0, 2, 1)), ((1, 1, 1), (0, 1, 0))
+        for column, wide in orders:
+            yield {"column": column, "wide": wide, "row": (0, 0, 0), "rows": (1, 0, 0)}
+        return
     below = [1] * bool(e.later and e.counted)
     for later in (False, True)[: 1 + bool(e.later)]:
         for order in permutations(["column", "wide", "above"][: 2 + (later and e.extra is None)]):
@@ -836,18 +842,19 @@ def frames(e: Export) -> Any:
             yield names
 
 
-def sizes(e: Export, nodes: Nodes) -> Any:
+def sizes(e: Export, nodes: Nodes, mirrored: bool) -> Any:
     """Sizes that stand for all, each with its kind of token and its walk.
 
     From gaps of 0 on, each as far as something depends on it. Any size is one of these with larger
     gaps that nothing depends on: go from gaps of 0 towards it as long as a gap is smaller than its
     own and closed. Positions are known modulo the period, so that gaps grow by as much.
     """
-    for names, short in product(frames(e), range(e.stride)):
+    most = MOST if e.later or mirrored else FEW
+    for names, short in product(frames(e, mirrored), range(e.stride)):
         start, seen = (0,) * (len(names["wide"]) - 1), dict[tuple, set[int]]()
         queue, queued = [start], {start}
         for gaps in queue:
-            require(len(seen) <= MOST, "its lines reach or drift so far that too many sizes differ")
+            require(len(seen) <= most, "its lines reach or drift so far that too many sizes differ")
             closed: set[int] = set()
             for phases in product(range(e.period), repeat=len(gaps)):
                 here = tuple(a + b for a, b in zip(gaps, phases, strict=True))
@@ -943,9 +950,15 @@ def kinds(e: Export, nodes: Nodes) -> dict[int, tuple[np.ndarray, int]]:
     """Every kind of token, its windows, and the number of its tokens."""
     state = e.first.next[list(e.first.start), -1]
     require(not e.first.tapes or (state < 0).all(), "it takes sources without a letter")
+    try:
+        every = [*sizes(e, nodes, mirrored=False)]
+    except SystemExit:
+        if e.later:
+            raise
+        every = [*sizes(e, nodes, mirrored=True)]
     vocabulary = 1 + max(e.eos, e.sos, *e.delimiters, e.closer or 0)
     windows, seen = dict[int, tuple[np.ndarray, int]](), set[tuple]()
-    for name, count, walk in sizes(e, nodes):
+    for name, count, walk in every:
         if (name, walk.name) not in seen:
             seen.add((name, walk.name))
             some = walk.windows(count, vocabulary)

@@ -50,9 +50,17 @@ class Setup:
     def eos(self) -> int:
         return self.ids[EOS]
 
-    def frames(self) -> Iterator[Frame]:
-        """In how many ways the ends of a row and its query may lie: with each, which gaps."""
+    def frames(self, mirrored: bool) -> Iterator[Frame]:
+        """In how many ways the ends of a row and its query may lie: with each, which gaps.
+
+        ``mirrored``: the column that is as far from the end as the query from the start counts too.
+        """
         wide = {"column": 0, "wide": 1}
+        if mirrored:
+            yield {"column": (0, 1, 0), "wide": (1, 2, 1)}
+            yield {"column": (0, 1, 1), "wide": (0, 2, 1)}
+            yield {"column": (1, 1, 1), "wide": (0, 1, 0)}
+            return
         if not self.rule.in_rows:
             yield from _orders(wide)
             return

@@ -31,11 +31,15 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.proof.forms import MOST_SIZES, sizes
+from abc_calib.proof.forms import MOST_SIZES, Unbounded, sizes
 from abc_calib.proof.graph import Graph, Query
 from abc_calib.proof.occurrence import Occurrence, Steps
 from abc_calib.proof.setup import Setup
 from abc_calib.proof.walk import TooMany, Walk, distinct
+
+
+FEW_SIZES = 400
+"""Sizes that are looked at before lines of one row are taken to run against the columns."""
 
 
 class AllWindows:
@@ -43,11 +47,20 @@ class AllWindows:
 
     def __init__(self, setup: Setup, vocabulary: int):
         self.setup, self.vocabulary, self.graph = setup, vocabulary, Graph()
+        by = {id(row): Steps(row) for row in (setup.rule.first, setup.rule.later) if row}
+        try:
+            self._list(by, mirrored=False)
+        except Unbounded:
+            if setup.rule.in_rows:
+                raise
+            self._list(by, mirrored=True)
+
+    def _list(self, by: Mapping[int, Steps], mirrored: bool) -> None:
         self.occurrences: dict[int, list[Occurrence]] = {}
         self.sizes = 0
-        rule = setup.rule
-        by = {id(row): Steps(row) for row in (rule.first, rule.later) if row}
-        for frame, short in itertools.product(setup.frames(), range(rule.stride)):
+        setup, rule = self.setup, self.setup.rule
+        most = MOST_SIZES if mirrored or rule.in_rows else FEW_SIZES
+        for frame, short in itertools.product(setup.frames(mirrored), range(rule.stride)):
             pairs: list[tuple[int, Occurrence]] = []
 
             def look(gaps: Any, frame: Any = frame, short: int = short, pairs: Any = pairs) -> None:
@@ -61,7 +74,7 @@ class AllWindows:
                 pairs.append((state.node, occurrence))
 
             count = len(next(iter(frame.values()))) - 1
-            self.sizes += sum(1 for _ in sizes(count, look, setup.period, MOST_SIZES))
+            self.sizes += sum(1 for _ in sizes(count, look, setup.period, most))
             for node, occurrence in pairs:
                 self.occurrences.setdefault(node, []).append(occurrence)
 
