@@ -37,7 +37,6 @@ from abc_calib.proof.occurrence import Occurrence, Steps
 from abc_calib.proof.setup import Setup
 from abc_calib.proof.walk import TooMany, Walk, distinct
 
-
 FEW_SIZES = 400
 """Sizes that are looked at before lines of one row are taken to run against the columns."""
 
