@@ -22,7 +22,7 @@ from cli.train import adopted
 def certify(
     options: CertifyOptions, foreign: AdoptOptions, run: RunArgument = None, out: Out = None
 ) -> Result:
-    """Decide whether a model is right for every source of every length.
+    """Decide whether a model is right at every length.
 
     Writes certificate.json and certificate.md into the run: certified, refuted with
     counterexamples, or unknown with the reason. A model of transformers is tested.
@@ -38,7 +38,9 @@ def certify(
 
 @command()
 def verify(options: CertifyOptions, run: RunArgument = None) -> Result:
-    """Make a run's certificate again, compare every field, and check it by dense attention.
+    """Make a certificate again, and check it in two other ways.
+
+    Compares every field, computes each window by dense attention, and runs check.py.
 
     A run without a certificate is certified first.
 
@@ -68,7 +70,7 @@ def certified_first(name: str | None, options: CertifyOptions) -> abc.Run:
 
 @command()
 def repair(options: CertifyOptions, run: RunArgument = None, out: Out = None) -> Result:
-    """Train a copy of a run on the windows in which it fails, until it is certified.
+    """Train a copy of a run on its failures until it is certified.
 
     Example: **abc repair RUN --out FOLDER**
     """
@@ -91,7 +93,7 @@ def prove(
     track: Track = None,
     **keywords: Any,
 ) -> Result:
-    """From nothing to a certificate: train, calibrate, retrain, certify and verify a model.
+    """Train, calibrate, retrain, certify and verify a model.
 
     Goes on from the runs that are in the folder already.
 

@@ -40,7 +40,9 @@ def demo(
     samples: Samples = None,
     device: Device = "auto",
 ) -> Result:
-    """Train on 6 digits, calibrate, retrain, evaluate to 1,000 digits and report, in minutes.
+    """Go from training on 6 digits to a certificate, in minutes.
+
+    Trains, calibrates, retrains, evaluates up to 1,000 digits, certifies, and makes a page.
 
     Example: **abc demo multiplication --seed 1**
     """

@@ -18,7 +18,9 @@ from cli.console import Result
 
 @command(threads=0, tables=True)
 def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device = "auto") -> Result:
-    """Exact match of whole outputs at each length, with 95 % intervals.
+    """Measure exact match at each length.
+
+    An output is right if all of it is; the intervals are of 95 %.
 
     Examples: **abc eval --max-len 50 --json** · **abc eval --lengths 100,1000 --samples 1000
     --stress hard** · **abc eval --stress carry**
@@ -48,9 +50,9 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
 
 @command(threads=0, tables=True)
 def stress(options: StressOptions, run: RunArgument = None) -> Result:
-    """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
+    """Search for inputs that a model gets wrong.
 
-    Writes stress.json into the run.
+    Tries carry chains, all nines, and a search by mutation; writes stress.json into the run.
 
     Examples: **abc stress** · **abc stress RUN --lengths 6,50,200 --search 5000**
     """
@@ -140,7 +142,9 @@ Source = Annotated[str, typer.Option("--input", help="A source of the run's task
 def inspect(
     options: DrawOptions, source: Source, run: RunArgument = None, out: Figures = None
 ) -> Result:
-    """Show where a recurrent model attended on one source: each step, as a table and figures.
+    """Show where a recurrent model attended on one source.
+
+    A table of each step, and figures.
 
     Example: **abc inspect --input "010 t3 t4 ."**
     """
@@ -178,7 +182,9 @@ def steps(trace: Any) -> Table:
 
 @command()
 def diagnose(run: RunArgument = None) -> Result:
-    """Measure whether a recurrent model's attention can distinguish places.
+    """Measure whether the attention of a recurrent model works.
+
+    Can it distinguish places?
 
     Example: **abc diagnose --json**
     """

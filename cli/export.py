@@ -25,7 +25,9 @@ Folder = Annotated[Path | None, typer.Option(help="Folder; runs/figures by defau
 
 @command()
 def heatmap(options: FigureOptions, run: RunArgument = None, out: Figures = None) -> Result:
-    """Draw each head's averaged attention, its lines, and the extended bias; write the arrays too.
+    """Draw the attention of each head, its lines, and the bias.
+
+    Attention is averaged over problems; the bias is extended to longer ones. Writes the arrays too.
 
     Examples: **abc heatmap --format svg --digits 30** · **abc heatmap --layer 1 --panel bias
     --width column --font sans --no-title** · **abc heatmap --input 999+1 --sites cross**
@@ -37,9 +39,9 @@ def heatmap(options: FigureOptions, run: RunArgument = None, out: Figures = None
 
 @command(tables=True)
 def curves(runs: Runs, options: DrawOptions, labels: Labels = None, out: Folder = None) -> Result:
-    """Draw the exact match of several runs against length in one figure.
+    """Draw exact match against length of several runs in one figure.
 
-    Each has to be evaluated first (abc eval); the jobs of a sweep are.
+    Each run has to be evaluated first (abc eval); the jobs of a sweep are.
 
     Examples: **abc curves RUN OTHER --labels "before,after" --format png** · **abc curves RUN OTHER
     --latex**
@@ -69,10 +71,10 @@ Open = Annotated[bool, typer.Option("--open", help="Show it in the browser.")]
 
 @command()
 def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
-    """Make a page of a run, or of several side by side: one HTML file that needs no network.
+    """Make an HTML page of one or several runs.
 
-    It shows how good the run is and what its heads look at, and runs a calibrated model in the
-    browser on whatever problem is typed.
+    One file that needs no network. It shows how good the run is and what its heads look at, and
+    runs a calibrated model in the browser on whatever problem is typed.
 
     Examples: **abc report --open** · **abc report RUN OTHER --out both.html**
     """
@@ -106,7 +108,7 @@ Made = Annotated[
 def export(
     form: Form = None, run: RunArgument = None, lengths: Lengths = None, out: Made = None
 ) -> Result:
-    """Export the lines or the certificate of a run for other tools.
+    """Export the lines or the certificate for other tools.
 
     certificate: a folder with weights, rule and check.py, which checks them with numpy alone.
     lines: an npz file with the bias of every layer on problems of the --lengths.
@@ -131,9 +133,9 @@ def export(
 
 @command()
 def transducer(run: RunArgument = None, out: Out = None) -> Result:
-    """Read a calibrated model out as a finite-state transducer that writes the same.
+    """Extract the finite-state transducer that a model computes.
 
-    A folder with its table, a file that runs it with numpy alone, and its graph.
+    Writes a folder with its table, a file that runs it with numpy alone, and its graph.
 
     Example: **abc compile zoo:addition --out carry**
     """
@@ -146,7 +148,9 @@ def transducer(run: RunArgument = None, out: Out = None) -> Result:
 
 @command()
 def card(run: RunArgument = None, out: Out = None) -> Result:
-    """Write a folder to upload: model, tokenizer, certificate and a model card.
+    """Write a folder to upload, with a model card.
+
+    Also in it: model, tokenizer and certificate.
 
     Example: **abc card --out card**, then hf upload USER/NAME card
     """

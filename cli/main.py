@@ -100,8 +100,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help=__doc__,
-    epilog="Start with **abc demo**, or with **abc train successor**, **abc calibrate**, "
-    "**abc eval --max-len 50**.",
+    epilog="Start with **abc demo** or **abc predict 12+34 --run zoo:addition**. "
+    "A model of transformers: **abc calibrate --hf FOLDER**. Options: **abc COMMAND --help**.",
 )
 
 
@@ -122,35 +122,48 @@ def _main(
     pass
 
 
-COMMANDS = {
-    "demo": demo.demo,
-    "check-task": runs.check_task,
-    "train": train.train,
-    "calibrate": train.calibrate,
-    "retrain": train.retrain,
-    "eval": evaluate.evaluate,
-    "stress": evaluate.stress,
-    "certify": certify.certify,
-    "verify": certify.verify,
-    "repair": certify.repair,
-    "prove": certify.prove,
-    "predict": evaluate.predict,
-    "heatmap": export.heatmap,
-    "curves": export.curves,
-    "report": export.report,
-    "export": export.export,
-    "compile": export.transducer,
-    "card": export.card,
-    "sweep": sweep.sweep,
-    "reproduce": sweep.reproduce,
-    "inspect": evaluate.inspect,
-    "diagnose": evaluate.diagnose,
-    "runs": runs.runs,
-    "tasks": runs.tasks,
+PANELS = {
+    "First steps": {
+        "demo": demo.demo,
+        "prove": certify.prove,
+        "predict": evaluate.predict,
+        "tasks": runs.tasks,
+        "check-task": runs.check_task,
+    },
+    "Step by step": {
+        "train": train.train,
+        "calibrate": train.calibrate,
+        "retrain": train.retrain,
+        "certify": certify.certify,
+        "verify": certify.verify,
+        "repair": certify.repair,
+    },
+    "Measure": {
+        "eval": evaluate.evaluate,
+        "stress": evaluate.stress,
+        "inspect": evaluate.inspect,
+        "diagnose": evaluate.diagnose,
+    },
+    "Figures, pages and files": {
+        "heatmap": export.heatmap,
+        "curves": export.curves,
+        "report": export.report,
+        "export": export.export,
+        "compile": export.transducer,
+        "card": export.card,
+    },
+    "Many runs": {
+        "runs": runs.runs,
+        "sweep": sweep.sweep,
+        "reproduce": sweep.reproduce,
+    },
 }
-for _name, _function in COMMANDS.items():
-    # a problem may begin with -, as in abc predict -3+2
-    app.command(_name, context_settings={"ignore_unknown_options": _name == "predict"})(_function)
+"""The commands as the help groups them."""
+for _panel, _commands in PANELS.items():
+    for _name, _function in _commands.items():
+        # a problem may begin with -, as in abc predict -3+2
+        _settings = {"ignore_unknown_options": _name == "predict"}
+        app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_function)
 
 if __name__ == "__main__":
     app()

@@ -146,7 +146,7 @@ Names = Annotated[
 
 @command()
 def check_task(names: Names, options: TaskOptions) -> Result:
-    """Check, before any training, whether a task can be calibrated and certified.
+    """Check whether a task can be certified, before any training.
 
     Does what it writes follow from a few columns? Do its answers and its rule agree? How many
     windows will there be?

@@ -38,7 +38,9 @@ def sweep(
     check: Check = False,
     device: Device = "auto",
 ) -> Result:
-    """Run tasks x schemes x options x seeds: each job once, in parallel, resumable.
+    """Run tasks x schemes x options x seeds, each job once.
+
+    Jobs run in parallel, and a stopped sweep goes on.
 
     A file reads, for example:
 
@@ -174,12 +176,12 @@ def reproduce(
     out: Tables = None,
     device: Device = "auto",
 ) -> Result:
-    """The papers' tables and figures: their numbers next to the median and minimum of ours.
+    """Repeat the tables and figures of papers.
 
-    Runs what is missing and keeps the rest, so that the command may be stopped and repeated;
-    writes Markdown, CSV, LaTeX and figures. With **--from-results** it shows what
-    reports/reproduction holds (of the checkout that the program runs from), and writes files only
-    where **--out** names a folder.
+    Shows their numbers next to the median and minimum of ours. Runs what is missing and keeps the
+    rest, so that the command may be stopped and repeated; writes Markdown, CSV, LaTeX and figures.
+    With **--from-results** it shows what reports/reproduction holds (of the checkout that the
+    program runs from), and writes files only where **--out** names a folder.
 
     Examples: **abc reproduce table1 --seeds 1 --budget 30** · **abc reproduce table3
     --from-results --json** · **abc reproduce figure3 --width neurips**

@@ -54,7 +54,7 @@ def train(
     track: Track = None,
     **keywords: Any,
 ) -> Result:
-    """Train a model on short problems until it has learned them.
+    """Train a model on short problems.
 
     Examples: **abc train successor** · **abc train addition --base 16 --seed 3** ·
     **abc train --resume runs/addition-vanilla-seed3-1**
@@ -118,7 +118,7 @@ def calibrate(
     device: Device = "auto",
     track: Track = None,
 ) -> Result:
-    """Find the lines that a trained model attends along, and retrain with them as biases.
+    """Find the lines of attention and retrain with them as biases.
 
     Examples: **abc calibrate --dirs diag,anti,vert** · **abc calibrate --fit mean --threshold 2
     --no-retrain** · **abc calibrate --hf FOLDER --data pairs.jsonl --delimiters "+,="**

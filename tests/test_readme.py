@@ -73,6 +73,16 @@ def test_every_example_in_the_help_parses():
             parsed(words)
 
 
+def test_help_lists_every_command_in_a_line_of_a_group(abc, monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
+    shown = abc("--help").out
+    for name, command in COMMANDS.items():
+        first = (command.help or "").split("\n")[0]
+        assert re.search(rf"│ {name} +{re.escape(first)} +│", shown), name
+    groups = re.findall("─ ([A-Z].+?) ─", shown)
+    assert groups[1:3] == ["First steps", "Step by step"] and "Commands" not in groups
+
+
 def test_options_named_in_the_text_exist():
     every = [p for command in COMMANDS.values() for p in command.params]
     known = {option for p in every for option in (*p.opts, *p.secondary_opts)}
