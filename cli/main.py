@@ -10,9 +10,10 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from typer.core import TyperGroup
 
-from abc_calib.config.options import as_typed, flag_of
+from abc_calib.config.options import as_typed, flag_of, rule_of
 from abc_calib.errors import AbcError, Interrupted, OptionError, UsageError
 from cli import certify, console, demo, evaluate, export, runs, sweep, train
 from cli.console import typed
@@ -66,7 +67,11 @@ def refused(error: Any) -> str:
         return ""
     text = error.format_message().replace("Value error, ", "").removesuffix(".")
     message = " ".join(text.split())
-    context = getattr(error, "ctx", None)
+    context, cause = getattr(error, "ctx", None), error.__cause__
+    if isinstance(cause, ValidationError):
+        problem = cause.errors()[0]
+        rule = re.sub("^.* is not one of ", "choose ", rule_of(problem)).replace("'", "")
+        return f"{error.param.opts[0]} {typed(problem['input'])}: {rule.removesuffix('.')}"
     misspelt = re.search(r"^Got unexpected .*(--[a-z][\w-]*)", message)
     if misspelt and context is not None:  # abc predict takes -3+2, so it takes all of them
         names = [name for option in context.command.params for name in option.opts]

@@ -48,7 +48,7 @@ abc train successor --sampling odd => --sampling odd: choose uniform, balanced, 
 abc train successor --format wide => --format wide: choose free, aligned, hints or
 abc train successor --format fixed:5 => an operand of 6 digits does not fit 5: use the
 abc train addition --format aligned,fixed:5 => an operand of 6 digits does not fit 5: use the
-abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': input sho
+abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': give a
 abc train addition --attention-window 1 => --attention-window 1: the operands of addition in format
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
 abc train successor --cross-scheme learned => no such option: --cross-scheme
@@ -58,16 +58,16 @@ abc train copy --model gru --optimizer muon => --optimizer muon: this model take
 abc train => name a task (abc tasks lists them), or a run to --resume
 abc train successor --resume x => name a task (abc tasks lists them), or a run to --res
 abc calibrate --fit magic => unknown fit 'magic': choose one of nnls, mean, rows
-abc calibrate --threshold 2 => --threshold 2.0: input should be less than or equal to 1
+abc calibrate --threshold 2 => --threshold 2.0: give a number
 abc calibrate --average sum => --average sum: only the fit mean averages along lines: leave it
 abc calibrate --attention raw => --attention raw: only the fit mean averages along lines: leave it
 abc calibrate --fit mean --average sum --anchors segment => --average sum: sums are along lines from
 abc calibrate --fit mean --threshold cross=4,cross=1 => --threshold cross=4,cross=1: a site is named
-abc calibrate --fit mean --threshold up=1 => --threshold up: input should be 'encoder', 's
+abc calibrate --fit mean --threshold up=1 => --threshold up: give encoder, self or cross
 abc calibrate --fit mean --threshold self=1 => --threshold self=1.0: cross is not named; name self
 abc calibrate --fit mean --threshold cross=1_0,self=1 => : give a number
 abc calibrate --fit mean --dirs cross=anti => --dirs cross=anti: self is not named; name self, cross
-abc calibrate --fit mean --dirs self=up,cross=anti => --dirs up: input should be 'diag', 'anti'
+abc calibrate --fit mean --dirs self=up,cross=anti => --dirs up: give diag, anti or vert
 abc calibrate --sites self --dirs anti => there is no line in these directions at these
 abc calibrate successor-calibrated-seed0-1 => is calibrated already: name the run it came from,
 abc predict '' => '' is not a source of successor: write digits 0-9, as in '123'
@@ -77,8 +77,8 @@ abc predict -- -3+2 => '+' is not a digit of base 10: successor takes digits
 abc predict 1+2 --run zoo:additon => unknown model 'zoo:additon' (did you mean zoo:addition?)
 abc export => say what: abc export lines, or abc export certificate --out FOLDER
 abc predict 7 --run nowhere => there is no run nowhere: abc runs lists them
-abc heatmap --format gif => --format gif: input should be 'pdf', 'svg' or 'png'
-abc heatmap --sites nose => --sites nose: input should be 'encoder', 'self' or 'cross'
+abc heatmap --format gif => --format gif: give pdf, svg or png
+abc heatmap --sites nose => --sites nose: give encoder, self or cross
 abc heatmap --sites encoder => has no encoder-attention: choose self, cross
 abc demo walk => unknown task 'walk': choose one of successor, addition, subtraction, mul
 abc train successor --workers 2 => no such option: --workers
@@ -89,7 +89,7 @@ abc train --resume successor-vanilla-seed0-1 => there is nothing to resume
 abc retrain successor-vanilla-seed0-1 => is not calibrated: abc calibrate
 abc retrain => is trained already: calibrate again for another one
 abc reproduce tabel1 => did you mean table1?
-abc reproduce table1 --budget -1 => --budget -1: input should be greater than 0
+abc reproduce table1 --budget -1 => --budget -1: give a number above 0
 abc reproduce table1 --from-results --budget 3 => --from-results runs without --budget: leave it out
 abc reproduce table1 --row xpe => no row 'xpe' here
 abc certify successor-calibrated-seed0-1 --run x => --run x: a run is named already; leave one out
@@ -103,7 +103,12 @@ abc train lookup --model gru --width 7 => width 7 and d_head 128: choose even nu
 abc train lookup --model gru --heads 2 => an option of transformer and decoder, not of
 abc train lookup --model lstm => unknown model 'lstm': choose transformer or decoder or gru
 abc train lookup --epochs 3 => epochs are for recurrent models
-abc heatmap --digits 501 => --digits 501: input should be less than or equal to 500
+abc heatmap --digits 501 => --digits 501: give a whole number from 1 to 500
+abc prove addition --seeds x => --seeds x: give a whole number
+abc prove addition --seeds 0 => --seeds 0: give a number of at least 1
+abc train addition --steps x => --steps x: give a whole number of at least 1
+abc train addition --device gpu => --device gpu: choose auto, cpu, cuda, mps
+abc export foo => form foo: choose certificate, lines
 abc heatmap --input 12 --panel bias => --panel bias: one source has attention alone
 abc heatmap --width wide => give column, page, neurips
 abc trainn => no such command 'trainn'. Did you mean 'train', 'retrain'?

@@ -48,17 +48,18 @@ def test_options_are_frozen_and_know_their_names(kind):
 
 def test_a_value_out_of_range_is_named_with_the_rule():
     for kind, name, value, rule in (
-        (TransformerOptions, "heads", 0, "input should be greater than or equal to 1"),
-        (TransformerOptions, "dropout", 1.0, "input should be less than 1"),
-        (TransformerOptions, "feedforward", "wide", "input should be a valid integer"),
-        (TransformerOptions, "heads", "1_0", "give a number"),
-        (TransformerOptions, "heads", True, "give a number"),
-        (TrainOptions, "batch", 2.5, "input should be a valid integer"),
-        (TrainOptions, "learning_rate", 0, "input should be greater than 0"),
-        (TrainOptions, "learning_rate", "nan", "input should be a finite number"),
-        (TrainOptions, "seed", -1, "input should be greater than or equal to 0"),
-        (CalibrationOptions, "off_line_bias", 0, "input should be less than 0"),
-        (CalibrationOptions, "layer", "middle", "input should be 'own', 'first' or 'last'"),
+        (TransformerOptions, "heads", 0, "give a whole number from 1 to 256"),
+        (TransformerOptions, "dropout", 1.0, "give a number of at least 0 and below 1"),
+        (TransformerOptions, "feedforward", "wide", "give a whole number from 1 to 65,536"),
+        (TransformerOptions, "heads", "1_0", "give a whole number from 1 to 256"),
+        (TransformerOptions, "heads", True, "give a whole number from 1 to 256"),
+        (TrainOptions, "batch", 2.5, "give a whole number of at least 1"),
+        (TrainOptions, "learning_rate", 0, "give a number above 0 and up to 1,000"),
+        (TrainOptions, "learning_rate", "nan", "give a number above 0 and up to 1,000"),
+        (TrainOptions, "seed", -1, "give a whole number of at least 0"),
+        (TrainOptions, "seed", 2**64, "give a whole number from 0 to 9,223,372,036,854,775,807"),
+        (CalibrationOptions, "off_line_bias", 0, "give a number below 0"),
+        (CalibrationOptions, "layer", "middle", "give own, first or last"),
         (EvaluateOptions, "greedy", "often", "give true or false"),
     ):
         with pytest.raises(UsageError, match=f"^{name} = {value!r}: {rule}"):
@@ -66,20 +67,20 @@ def test_a_value_out_of_range_is_named_with_the_rule():
 
 
 WRONG: list[tuple[str, tuple[object, ...], dict[str, object], str]] = [
-    ("heatmap", (None, "figures"), {"format": 3}, "format = 3: input should be a valid tuple"),
-    ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: input should be 'pdf'"),
-    ("evaluate", (), {"lengths": 3}, "lengths = 3: input should be a valid tuple"),
+    ("heatmap", (None, "figures"), {"format": 3}, "format = 3: give a list"),
+    ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: give pdf, svg or png"),
+    ("evaluate", (), {"lengths": 3}, "lengths = 3: give a list"),
     ("evaluate", (), {"stpes": 3}, "unknown option 'stpes' of options: choose among max_len"),
     ("train", (3,), {}, "3 is not a task: give its name"),
     ("train", ("addition",), {"stpes": 20}, "unknown option 'stpes': choose among"),
-    ("train", ("addition",), {"steps": 0}, "steps = 0: input should be greater than or equal to 1"),
-    ("train", ("addition",), {"epochs": "x"}, "epochs = 'x': input should be a valid integer"),
+    ("train", ("addition",), {"steps": 0}, "steps = 0: give a whole number of at least 1"),
+    ("train", ("addition",), {"epochs": "x"}, "epochs = 'x': give a whole number"),
     ("train", ("addition",), {"embedding": 8}, "embedding = 8: an option of gru, not of transf"),
     (
         "check_task",
         ("addition",),
         {"base": 1},
-        "base = 1: input should be greater than or equal to 2",
+        "base = 1: give a whole number from 2 to 36",
     ),
 ]
 

@@ -222,7 +222,7 @@ def test_a_transformer_on_the_notation_is_calibrated(strip):
 def test_what_a_model_or_a_notation_cannot_is_said_in_one_line(abc, strip, runs_root):
     for options, message in (
         ({"model": "strip", "heads": 2}, "heads = 2: an option of transformer and decoder, not of"),
-        ({"model": "strip", "width": 0}, "width = 0: input should be greater than or equal to 1"),
+        ({"model": "strip", "width": 0}, "width = 0: give a whole number"),
         ({"attention_window": 1, **TINY}, "attention_window = 1: .*caesar"),
     ):
         with pytest.raises(UsageError, match=message):

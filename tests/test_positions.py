@@ -291,18 +291,18 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
     [
         (
             "rpe:clip=0",
-            "scheme 'rpe:clip=0': clip = '0': input should be greater than or equal to 1",
+            "scheme 'rpe:clip=0': clip = '0': give a whole number of at least 1",
         ),
         ("rpe:clip", "'clip' is not an option; options, once each: clip=..."),
-        ("randomized:max=1", "max = '1': input should be greater than or equal to 2"),
+        ("randomized:max=1", "max = '1': give a whole number of at least 2"),
         ("t5:buckets=7", "buckets = '7': .*multiple of 2"),
         ("t5:buckets=8,distance=4", "distance = 4 must be more than half of buckets = 8"),
         ("abacus:size=5,offset=4", "moves places beyond size = 5"),
-        ("abacus:offset=-1", "greater than or equal to 0"),
-        ("fire:threshold=nan", "a finite number"),
-        ("fire:hidden=0", "greater than or equal to 1"),
-        ("coupled:size=1", "greater than or equal to 2"),
-        ("coupled:rows=three", "input should be 'none', 'operands', 'first', 'second' or 'own'"),
+        ("abacus:offset=-1", "give a whole number of at least 0"),
+        ("fire:threshold=nan", "give a number above 0"),
+        ("fire:hidden=0", "give a whole number from 1 to 4,096"),
+        ("coupled:size=1", "give a whole number of at least 2"),
+        ("coupled:rows=three", "give none, operands, first, second or own"),
     ],
 )
 def test_a_bad_scheme_is_refused(given, message):

@@ -136,8 +136,8 @@ TASK; [options]; colour = 1 | unknown option 'colour': choose
 TASK; [options]; heads = 2; [grid]; heads = [2] | heads is given twice
 TASK; [options]; calibrate.steps = 9 | calibrate.steps is given, and nothing is calibrated
 TASK; calibrate = true; [grid]; calibrate.depth = [9] | unknown option 'depth'
-TASK; [grid]; batch = [4, 'x'] | batch = 'x': input should be a valid integer
-TASK; [[jobs]]; task = 'parity'; width = 0 | width = 0: input should be greater than or equal to 2
+TASK; [grid]; batch = [4, 'x'] | batch = 'x': give a whole number
+TASK; [[jobs]]; task = 'parity'; width = 0 | width = 0: give a whole number
 TASK; task_options = {x = 1} | successor has no option 'x'
 TASK; [grid]; seed = [3] | seed is given twice
 TASK; seeds = [1, 1] | two jobs have the key successor-
@@ -145,8 +145,8 @@ TASK; seeds = 1000000 | 10,001 jobs or more: a sweep has at most 10,000
 TASK; seeds = 1000000000000000000000000000000 | seeds = 1
 [sweep]; tasks = ['parity', 'copy']; seeds = 10000 | 20,000 jobs
 [[jobs]]; seed = 1 | task = None: name the task of each job
-jobs = 3 | jobs = 3: input should be a valid list
-options = 3 | options = 3: input should be a valid dict
+jobs = 3 | jobs = 3: give a list
+options = 3 | options = 3: give names with values
 tasks = [ | is not TOML
 """
 """A file, ``;`` for a new line and TASK for a sweep of successor; and what is said of it."""

@@ -160,11 +160,70 @@ def refusal(kind: type[Options], error: ValidationError) -> UsageError:
     """Return the first problem of a validation, in a line: what was given, and what is allowed."""
     first = max(error.errors(), key=lambda problem: len(problem["loc"]))  # a union has several
     path = [str(part) for part in first["loc"]]
-    name, rule = shortened(".".join(path)), first["msg"].removeprefix("Value error, ")
-    rule = rule.split(", unable to parse")[0]
+    name = shortened(".".join(path))
     if first["type"] == "extra_forbidden":
         choices = f": choose among {', '.join(kind.model_fields)}" if len(path) == 1 else ""
         return UsageError(f"unknown option {name!r} of {kind.group_title}{choices}")
     if not path or first["type"] == "missing":
-        return UsageError(f"{name} is missing" if path else rule)
-    return OptionError(path[0], first["input"], rule[:1].lower() + rule[1:])
+        return UsageError(f"{name} is missing" if path else rule_of(first))
+    schema = kind.model_json_schema()["properties"].get(path[0])
+    return OptionError(path[0], first["input"], rule_of(first, schema))
+
+
+PLAIN = {
+    "literal_error": "give {expected}",
+    "string_type": "give text",
+    "string_too_short": "give text that is not empty",
+    "string_too_long": "give at most {max_length} characters",
+    "too_short": "give at least {min_length} value",
+    "bool_parsing": "give true or false",
+    "tuple_type": "give a list",
+    "list_type": "give a list",
+    "dict_type": "give names with values",
+}
+"""Rules in the words of this program, by the types of pydantic's errors; others keep theirs."""
+OF_NUMBERS = re.compile("number|int_|float_|finite_|greater_|less_")
+"""How the types of errors about numbers begin."""
+NUMBERS = {"integer": "whole number", "number": "number"}
+BOUNDS = {
+    "minimum": ("ge", "of at least"),
+    "exclusiveMinimum": ("gt", "above"),
+    "maximum": ("le", "up to"),
+    "exclusiveMaximum": ("lt", "below"),
+}
+"""How JSON schemas call the bounds of numbers, pydantic's errors, and people."""
+FAR = 10**6
+"""A bound that is as far from 0 is only told where a value exceeds it."""
+
+
+def rule_of(problem: Mapping[str, Any], schema: Any = None) -> str:
+    """Return what is allowed where pydantic found a problem, given the field's JSON schema."""
+    kind, context = problem["type"], problem.get("ctx", {})
+    if OF_NUMBERS.match(kind):
+        of_error = {name: context[key] for name, (key, _) in BOUNDS.items() if key in context}
+        numbers = number_in(schema) or {"type": "integer" if "int_" in kind else "number"}
+        near = {k: v for k, v in numbers.items() if k not in BOUNDS or abs(v) < FAR}
+        return f"give a {allowed(near | of_error)}"
+    if kind in PLAIN:
+        return PLAIN[kind].format(**context).replace("'", "")
+    rule = str(problem["msg"]).removeprefix("Value error, ")
+    return rule[:1].lower() + rule[1:]
+
+
+def number_in(schema: Any) -> dict[str, Any]:
+    """Return the first part of a JSON schema that describes a number; empty if none does."""
+    if isinstance(schema, dict):
+        return schema if schema.get("type") in NUMBERS else number_in([*schema.values()])
+    parts = map(number_in, schema) if isinstance(schema, list) else ()
+    return next(filter(None, parts), {})
+
+
+def allowed(numbers: Mapping[str, Any]) -> str:
+    """Return the numbers that a JSON schema allows, in words."""
+    word = NUMBERS[numbers["type"]]
+    if "minimum" in numbers and "maximum" in numbers:
+        text = f"{word} from {numbers['minimum']:,} to {numbers['maximum']:,}"
+    else:
+        bounds = (f"{bound} {numbers[k]:,}" for k, (_, bound) in BOUNDS.items() if k in numbers)
+        text = f"{word} {' and '.join(bounds)}".strip()
+    return re.sub(r"\.0\b", "", text)
