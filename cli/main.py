@@ -77,6 +77,9 @@ def refused(error: Any) -> str:
         names = [name for option in context.command.params for name in option.opts]
         near = "".join(difflib.get_close_matches(misspelt[1], names, 1))
         return f"no such option: {misspelt[1]}" + (f" (did you mean {near}?)" if near else "")
+    unlike = message.startswith("No such command") and "Did you mean" not in message
+    if context is not None and unlike:
+        message += f": choose one of {', '.join(context.command.commands)}"
     if context is not None and message.startswith(("Missing ", "Got unexpected ")):
         message += f": abc {context.info_name} --help shows an example"
     return message[:1].lower() + message[1:]

@@ -23,10 +23,10 @@ from tasks.rules import Rule
 
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:
-    """What to say of a name that a registry does not hold."""
+    """What to say of a name that a registry does not hold: the one that is meant, or all."""
     near = difflib.get_close_matches(name, names, 1, cutoff=0.7)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"unknown {what} {name!r}{hint}: choose one of {', '.join(names)}"
+    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names)}"
+    return f"unknown {what} {name!r}: {hint}"
 
 
 def text_of(path: Path) -> str:

@@ -40,7 +40,7 @@ def refused(abc, tmp_path):
 
 
 REFUSED = """
-abc train sucessor => unknown task 'sucessor' (did you mean successor?): choose one of succ
+abc train sucessor => unknown task 'sucessor': did you mean successor?
 abc train parity --base 10 => parity is defined on bits: base 10 is not possible, only 2
 abc train successor --model foreign => unknown model 'foreign': choose transformer or decoder or gru
 abc train successor --preset huge => unknown preset 'huge': choose one of default, paper
@@ -74,7 +74,7 @@ abc predict '' => '' is not a source of successor: write digits 0-9, as in '123'
 abc predict 12a => 'a' is not a digit of base 10: successor takes digits 0-9, as in '123'
 abc predict -3+2 => '+' is not a digit of base 10: successor takes digits
 abc predict -- -3+2 => '+' is not a digit of base 10: successor takes digits
-abc predict 1+2 --run zoo:additon => unknown model 'zoo:additon' (did you mean zoo:addition?)
+abc predict 1+2 --run zoo:additon => unknown model 'zoo:additon': did you mean zoo:addition?
 abc export => say what: abc export lines, or abc export certificate --out FOLDER
 abc predict 7 --run nowhere => there is no run nowhere: abc runs lists them
 abc heatmap --format gif => --format gif: give pdf, svg or png
@@ -111,6 +111,7 @@ abc train addition --device gpu => --device gpu: choose auto, cpu, cuda, mps
 abc export foo => form foo: choose certificate, lines
 abc heatmap --input 12 --panel bias => --panel bias: one source has attention alone
 abc heatmap --width wide => give column, page, neurips
+abc xyzzy => no such command 'xyzzy': choose one of demo, prove, predict, tasks,
 abc trainn => no such command 'trainn'. Did you mean 'train', 'retrain'?
 """
 """What is typed, and how the line of the error begins or what is in it."""
