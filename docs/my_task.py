@@ -1,11 +1,10 @@
 """A task on digits, a task on words and a position scheme: explained in docs/own-task.md."""
 
-import numpy as np
 import torch
 from torch import nn
 
 from abc_calib.nn.positions import Scheme
-from tasks import Arithmetic, Ragged, WordTask
+from tasks import Arithmetic, WordTask
 
 
 class Minus(Arithmetic):
@@ -19,13 +18,6 @@ class Minus(Arithmetic):
 
     def end(self, borrow):
         return ()  # a borrow beyond the first digit is dropped
-
-    def _chains(self, rng, *counts):
-        """Hard problems: columns of equal digits pass a borrow on."""
-        first = self._random(rng, np.maximum(*counts))
-        second = Ragged(first.values.copy(), first.lengths)
-        second.values[:, 0] = rng.integers(0, self.base, len(second))
-        return first, second
 
 
 class Twice(WordTask):

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from abc_calib.text import counted
 from tasks import hard
-from tasks.base import Problems, Size, Task, TaskError
+from tasks.base import Problems, Size, Task, TaskError, not_a_source
 from tasks.machine import column_machine
 from tasks.ragged import Ragged, Rng, column, from_integers, stack, without_zeros
 from tasks.rules import NoSource, Rule
@@ -161,33 +162,40 @@ class Arithmetic(Task):
     def parse(self, source: str) -> Problems:
         text = "".join(source.split()).lower()
         parts = text.split(self.operator) if self.operator else [text]
-        if self.count not in (0, len(parts)) or not all(parts):
-            raise TaskError(f"{source!r} is not a source of {self.name}: write {self.usage}")
-        operands = tuple(self._number(part) for part in parts)
+        if why := self._wrong(text, parts):
+            raise not_a_source(self, source, why)
+        operands = tuple(map(self._number, parts))
         of_row = self.row_operand
         if of_row is not None and operands[of_row].lengths[0] > 1:
-            raise TaskError(
-                f"{source!r}: operand {of_row + 1} of {self.name} has one digit: {self.usage}"
-            )
+            raise not_a_source(self, source, f"number {of_row + 1} has one digit")
         return Problems(operands, self.answer(*operands))
+
+    def _wrong(self, text: str, parts: list[str]) -> str:
+        """What is wrong with a source that was split at the operator; empty if nothing is."""
+        strange = [sign for sign in "".join(parts) if sign not in DIGITS[: self.base]]
+        if strange:
+            return f"{strange[0]!r} is not a digit of base {self.base}"
+        if not all(parts):
+            return f"a number next to {self.operator!r} is missing" if text else "it is empty"
+        is_right = self.count in (0, len(parts))
+        return "" if is_right else f"it has {counted(len(parts), 'numbers')}, not {self.count}"
 
     @property
     def usage(self) -> str:
         """How a source is written, for messages."""
-        example = DIGITS[1 : min(self.base, 4)]
-        source = (self.operator or "").join(example[:width] for width in self.widths(3))
-        return f"digits 0-{DIGITS[self.base - 1]}, as in {source!r}"
+        last = DIGITS[self.base - 1]
+        numbers = [last if width == 1 else "1" for width in self.widths(3)]
+        numbers[0] = last * self.widths(3)[0]
+        form = f"{len(numbers)} numbers of digits 0-{last} with {self.operator} between"
+        if len(numbers) == 1:
+            form = f"a number of digits 0-{last}"
+        return f"{form}, as in {(self.operator or '').join(numbers)!r}"
 
     def write(self, problems: Problems, row: int) -> str:
         operands = (o for o in problems.operands if o.lengths[row])
         return (self.operator or "").join(self.digits_of(o, row) for o in operands)
 
     def _number(self, text: str) -> Ragged:
-        bad = sorted(set(text) - set(DIGITS[: self.base]))
-        if bad:
-            raise TaskError(
-                f"{bad[0]!r} is not a digit of base {self.base}: {self.name} takes {self.usage}"
-            )
         digit = np.zeros(128, np.uint8)
         digit[np.frombuffer(DIGITS.encode(), np.uint8)] = np.arange(len(DIGITS))
         letters = np.frombuffer((text.lstrip("0") or "0")[::-1].encode(), np.uint8)

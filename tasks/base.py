@@ -40,6 +40,11 @@ class TaskError(UsageError):
     """A source or an option that the task cannot take; the message says what it can."""
 
 
+def not_a_source(task: Any, source: str, why: str) -> TaskError:
+    """Return the error of a source that a task cannot take: what is wrong, and what it takes."""
+    return TaskError(f"{source!r} is not a source of {task.name}: {why}; write {task.usage}")
+
+
 Size = int | tuple[int, int]
 """A length; where an output has rows, digits and how many rows: one number is both."""
 R = TypeVar("R", bound="Rows")

@@ -269,8 +269,8 @@ class Sum(RowTask):
 
     @property
     def usage(self) -> str:
-        digits, last = DIGITS[1 : min(self.base, 4)], DIGITS[self.base - 1]
-        return f"numbers of digits 0-{last} with + between, as in '{digits}+{digits}'"
+        last = DIGITS[self.base - 1]
+        return f"numbers of digits 0-{last} with + between, as in '{last * 3}+1+1'"
 
     def counts(
         self, rng: Rng, n: int, size: tuple[int, int], exact: bool

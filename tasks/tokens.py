@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.base import Problems, Task, TaskError
+from tasks.base import Problems, Task, TaskError, not_a_source
 from tasks.ragged import Ragged, Rng, from_flat
 
 EOS = "<eos>"
@@ -108,10 +108,10 @@ class TokenTask(Task):
         if self.closes_source and words[-1:] == [EOS]:
             words = words[:-1]
         if not words:
-            raise TaskError(f"an empty source: {self.name} takes {self.usage}")
+            raise not_a_source(self, source, "it is empty")
         for word in words:
             if word not in self.inputs:
-                raise TaskError(f"{word!r} is not a token of {self.name}: it takes {self.usage}")
+                raise not_a_source(self, source, f"{word!r} is not one of its tokens")
         return words
 
     @property

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tasks.base import Problems, TaskError
+from abc_calib.text import counted
+from tasks.base import Problems, TaskError, not_a_source
 from tasks.machine import machine
 from tasks.ragged import Ragged, join, joined_rows
 from tasks.rules import ABOVE, NO, ROW, NoSource, Rule, Transducer
@@ -193,7 +194,7 @@ class WordRule(TokenTask):
 
     @property
     def usage(self) -> str:
-        words = self.inputs[:4]
+        words = (self.inputs or self.row_words)[:4]
         count = f"3 {COLON} " * self.counted
         if self.row_words and self.operands:
             count = f"{' '.join(self.row_words[:2])} {COLON} "
@@ -232,20 +233,22 @@ class WordRule(TokenTask):
         """The words of each part of a source."""
         parts = f" {source} ".split(f" {COLON} ") if self.delimiters else [source]
         if len(parts) != len(self.delimiters) + 1:
-            raise TaskError(f"{source!r} has {len(parts)} parts: {self.name} takes {self.usage}")
+            needed = len(self.delimiters) + 1
+            raise not_a_source(self, source, f"it has {counted(len(parts), 'parts')}, not {needed}")
         return parts
 
     def _row_words(self, text: str) -> list[str]:
         """What a source has in front: a word for each row."""
-        if not (words := text.split()) or {*words} - {*self.row_words}:
-            examples = ", ".join(self.row_words[:10])
-            raise TaskError(f"{text.strip()!r} has no word for each row: give some of {examples}")
+        words = text.split()
+        if strange := [word for word in words if word not in self.row_words] or not words:
+            why = f"{strange[0]!r} is not one of its words" if words else "it is empty"
+            raise not_a_source(self, text.strip(), why)
         return words
 
     def _count(self, text: str) -> int:
         """The number of rows in front of a source."""
         if not re.fullmatch(r"[1-9]\d{0,4}", text.strip()):
-            raise TaskError(f"{text.strip()!r} is not a number of rows, 1 to 99999: {self.usage}")
+            raise not_a_source(self, text.strip(), "it has no number of rows, 1 to 99999")
         return int(text)
 
     def write(self, problems: Problems, row: int) -> str:

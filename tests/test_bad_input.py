@@ -70,10 +70,10 @@ abc calibrate --fit mean --dirs cross=anti => --dirs cross=anti: self is not nam
 abc calibrate --fit mean --dirs self=up,cross=anti => --dirs up: give diag, anti or vert
 abc calibrate --sites self --dirs anti => there is no line in these directions at these
 abc calibrate successor-calibrated-seed0-1 => is calibrated already: name the run it came from,
-abc predict '' => '' is not a source of successor: write digits 0-9, as in '123'
-abc predict 12a => 'a' is not a digit of base 10: successor takes digits 0-9, as in '123'
-abc predict -3+2 => '+' is not a digit of base 10: successor takes digits
-abc predict -- -3+2 => '+' is not a digit of base 10: successor takes digits
+abc predict '' => '' is not a source of successor: it is empty; write a number of
+abc predict 12a => '12a' is not a source of successor: 'a' is not a digit of base 10; write a number
+abc predict -3+2 => '-3+2' is not a source of successor: '-' is not a digit of base 10; write
+abc predict -- -3+2 => '-3+2' is not a source of successor: '-' is not a digit of base 10; write
 abc predict 1+2 --run zoo:additon => unknown model 'zoo:additon': did you mean zoo:addition?
 abc export => say what: abc export lines, or abc export certificate --out FOLDER
 abc predict 7 --run nowhere => there is no run nowhere: abc runs lists them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from conftest import written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import ARITHMETIC, Problems, Ragged, TaskError, get_task
+from tasks import ARITHMETIC, TASKS, Problems, Ragged, TaskError, get_task
 from tasks.hard import NUMBERS, chains, families
 from tasks.ragged import as_integers
 
@@ -276,11 +277,13 @@ def drawn(length: int, **law: str) -> Any:
     [
         (lambda: get_task("addition", base=37), "base 37 is not possible: choose 2 to 36"),
         (lambda: get_task("addition", base=8).solve("8+1"), "'8' is not a digit of base 8"),
-        (lambda: get_task("addition").solve("1+2+3"), "is not a source of addition"),
+        (lambda: get_task("addition").solve("1+2+3"), "it has 3 numbers, not 2"),
+        (lambda: get_task("addition").solve("12+"), r"a number next to '\+' is missing"),
+        (lambda: get_task("addition").solve("12-3"), "'-' is not a digit of base 10"),
         (lambda: get_task("successor").solve(""), "'' is not a source of successor"),
         (
             lambda: get_task("multiplication").solve("12*34"),
-            "operand 2 of multiplication has one digit",
+            "number 2 has one digit",
         ),
         (lambda: get_task("subtraction").parse("99-100"), "99-100 is below 0: subtraction takes"),
         (lambda: drawn(3, law="even"), "unknown sampling law 'even': choose one of uniform"),
@@ -291,6 +294,14 @@ def drawn(length: int, **law: str) -> Any:
 def test_input_that_cannot_be_taken_is_named(call, message):
     with pytest.raises(TaskError, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "cfq"])
+def test_the_example_in_a_refusal_is_accepted(name):
+    task: Any = get_task(name)
+    example = re.search(r"as in '([^']+)'|such as (\S+)$|: '([^']+)'$", task.usage)
+    assert example is not None
+    assert task.solve(example[1] or example[2] or example[3])
 
 
 # Hard problems

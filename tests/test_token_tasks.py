@@ -277,8 +277,16 @@ def test_cfq_says_what_is_wrong_with_the_files(tmp_path):
 @pytest.mark.parametrize(
     ("name", "source", "message"),
     [
-        ("copy", "", "an empty source: copy takes digits"),
-        ("copy", "1 12", "'12' is not a token of copy"),
+        (
+            "copy",
+            "",
+            "'' is not a source of copy: it is empty; write digits separated by spaces, as in",
+        ),
+        (
+            "copy",
+            "1 12",
+            "'1 12' is not a source of copy: '12' is not one of its tokens; write digits",
+        ),
         ("inv_recopy", "4 4", "4 stands 2 times in a row, and inv_recopy takes it 3 times"),
         ("lookup", "010 t3 t4", "has no '.' at its end"),
         ("lookup", "t3 010 .", "is not a source of lookup"),

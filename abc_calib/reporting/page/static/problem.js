@@ -10,14 +10,19 @@ function parsed(run, text) {
 }
 
 function words(run, spelling, text) {
-  const typed = text.trim().split(/\s+/).filter(Boolean), {usage} = spelling;
+  const typed = text.trim().split(/\s+/).filter(Boolean);
   const strange = typed.find((word) => !spelling.words.includes(word));
-  if (!typed.length) return {error: `an empty source: ${run.task} takes ${usage}`};
-  if (strange !== undefined) return {error: `'${shortened(strange)}' is not a token of ${run.task}: it takes ${usage}`};
+  if (!typed.length) return refused(run, text, "it is empty");
+  if (strange !== undefined) return refused(run, text, `'${shortened(strange)}' is not one of its tokens`);
   const closes = Array(spelling.closes).fill("&"), tokens = ["$", ...typed, ...closes];
   const places = tokens.map((_, at) =>
     at && at <= typed.length ? {operand: 0, column: at - 1} : {delimiter: at ? 1 : 0});
   return {ids: tokens.map((word) => run.symbols.indexOf(word)), tokens, places, operands: [typed], words: true};
+}
+
+// What to say of a text that is not a problem of the task: what is wrong with it, and what is right.
+function refused(run, text, why) {
+  return {error: `'${shortened(text)}' is not a source of ${run.task}: ${why}; write ${run.spelling.usage}`};
 }
 
 // Operands of any width, as many as are typed, where the output has rows; else filled up with zeros.
@@ -25,15 +30,16 @@ function numbers(run, spelling, text) {
   const squeezed = text.replace(/\s+/g, "").toLowerCase(), rows = !spelling.widths;
   const parts = spelling.operator ? squeezed.split(spelling.operator) : [squeezed];
   const count = (rows ? spelling.operands : spelling.widths.length) ?? parts.length;
-  const refused = {error: `'${shortened(text)}' is not a source of ${run.task}: write ${spelling.usage}`};
-  if (parts.length !== count || parts.includes("")) return refused;
-  const bad = parts.map((part) => [...part].filter((digit) => !spelling.digits.includes(digit)).sort()[0]).find(Boolean);
-  if (bad) return {error: `'${bad}' is not a digit of base ${spelling.digits.length}: ${run.task} takes ${spelling.usage}`};
+  const strange = [...parts.join("")].find((digit) => !spelling.digits.includes(digit));
+  if (strange) return refused(run, text, `'${strange}' is not a digit of base ${spelling.digits.length}`);
+  if (parts.includes("")) return refused(run, text, squeezed ? `a number next to '${spelling.operator}' is missing` : "it is empty");
+  if (parts.length !== count) return refused(run, text, `it has ${parts.length} number${parts.length > 1 ? "s" : ""}, not ${count}`);
   let operands = parts.map((part) => part.replace(/^0+(?=.)/, ""));
   if (!rows) {
     const widest = spelling.fixed ?? Math.max(...operands.filter((_, i) => spelling.widths[i] === null).map((number) => number.length));
     const widths = spelling.widths.map((width) => width ?? widest);
-    if (operands.some((number, i) => number.length > widths[i])) return refused;
+    if (operands.some((number, i) => number.length > widths[i]))
+      return refused(run, text, "a number has too many digits");
     operands = operands.map((number, i) => number.padStart(widths[i], "0"));
   }
   const [tokens, places] = (spelling.aligned ? interleaved : oneByOne)(operands, spelling.operator);
