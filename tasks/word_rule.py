@@ -240,7 +240,8 @@ class WordRule(TokenTask):
     def _row_words(self, text: str) -> list[str]:
         """What a source has in front: a word for each row."""
         words = text.split()
-        if strange := [word for word in words if word not in self.row_words] or not words:
+        strange = [word for word in words if word not in self.row_words]
+        if strange or not words:
             why = f"{strange[0]!r} is not one of its words" if words else "it is empty"
             raise not_a_source(self, text.strip(), why)
         return words
