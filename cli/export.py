@@ -33,8 +33,10 @@ def heatmap(options: FigureOptions, run: RunArgument = None, out: Figures = None
     --width column --font sans --no-title** · **abc heatmap --input 999+1 --sites cross**
     """
     opened_run = abc.Run.open(run)
-    paths = abc.heatmap(opened_run, out or opened_run.path / "figures", options=options)
-    return written(opened_run, paths, f"{len(paths)} files")
+    folder = out or opened_run.path / "figures"
+    paths = abc.heatmap(opened_run, folder, options=options)
+    names, remark = [str(path) for path in paths], counted(len(paths), "files")
+    return Result({"run": str(opened_run), "files": names}, [str(folder)], [remark])
 
 
 @command(tables=True)

@@ -214,10 +214,10 @@ def test_a_table_for_papers_has_intervals_on_request_and_says_how_many_samples()
     rows = [Row(n, 50.0, 100, "random", 50, low[n], 60.0, 0, "", 0.0) for n in low]
     plain, full = (accuracy_table({"random": rows}, "C", "tab:c", i) for i in (False, True))
     assert plain.rows == [["3", "50.00"], ["9", "50.00"]]
-    assert full.columns == ["length", "random", "random, 95 %"]
+    assert full.columns == ["length", "random", "random, 95 % interval"]
     assert full.rows == [["3", "50.00", "[40.00, 60.00]"], ["9", "50.00", "[41.00, 60.00]"]]
     assert plain.caption == "C. 100 problems per length"
-    assert full.caption == "C. 100 problems per length; in brackets: 95 % intervals"
+    assert full.caption == "C. 100 problems per length"
 
 
 # In parts

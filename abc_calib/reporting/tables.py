@@ -31,11 +31,10 @@ def accuracy_table(
                 lines[-1].append("-" if row is None else row.interval)
     names = ["length"]
     for name in rows_by_name:
-        names += [name, f"{name}, 95 %"] if intervals else [name]
+        names += [name, f"{name}, 95 % interval"] if intervals else [name]
     counts = {row.n for rows in rows_by_name.values() for row in rows}
     samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
-    note = f". {samples} problems per length" + ("; in brackets: 95 % intervals" * intervals)
-    caption = caption and caption + note
+    caption = caption and f"{caption}. {samples} problems per length"
     return Table(names, lines, right=names, title=title, caption=caption, label=label)
 
 
@@ -48,8 +47,8 @@ def token_table(rows: Sequence[SequenceRow], title: str = "") -> Table:
         loss = "-" if row.attention_loss is None else f"{row.attention_loss:.2f}"
         numbers = [_number(row), row.interval, row.n]
         lines.append([row.set, row.length, *numbers, *(f"{v:.2f}" for v in values), loss])
-    columns = ("set", "length", "exact match", "95 %", "samples", *names)
-    caption = "percent of outputs, 95 % intervals; edits and squared words on average"
+    columns = ("set", "length", "exact match", "95 % interval", "samples", *names)
+    caption = "percent of outputs; edits and squared words on average"
     return Table(columns, lines, right=columns[1:], title=title, caption=caption)
 
 

@@ -107,7 +107,7 @@ def evaluate(
                 with uninterrupted():
                     add_rows(path, [row.as_dict()])
                     rows.append(row)
-                measured = f"{row.set} {counted(row.size, loaded.task.unit)}: {row.accuracy:.2f} %"
+                measured = f"{row.set}, {counted(row.size, loaded.task.unit)}"
                 update(len(rows), total, measured, True)
                 on_row(row)
 
