@@ -19,10 +19,11 @@ from PIL import Image
 
 from abc_calib.config import RunConfig
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.geometry import Line, LineBias
+from abc_calib.geometry import Line, LineBias, Site
 from abc_calib.geometry.layout import Layout, read_labels, written_labels
 from abc_calib.nn import hub
 from abc_calib.reporting import views
+from abc_calib.reporting.attention import Problem, reads
 from abc_calib.reporting.curves import accuracy_curve
 from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
 from abc_calib.reporting.of_runs import accuracy, accuracy_series, labels_of
@@ -92,13 +93,31 @@ def test_a_figure_has_one_colour_scale_with_a_bar_and_closed_cells_are_masked() 
 
 def test_heads_without_a_line_are_marked_in_one_way(calibrated: Run) -> None:
     (figure,) = heatmap_figures(calibrated, sites=("cross",)).values()
-    assert [text for text in texts(figure) if text.startswith(("no line", "anti"))] == [
-        "anti +0 seg 1", "no line"
-    ]  # fmt: skip
+    told = [text for text in texts(figure) if text.startswith(("no line", "reads"))]
+    assert told == ["reads a[t]", "reads &", "no line"]
     table = calibrated.path / "lines.csv"
     table.write_text(table.read_text().replace(",sink", ",transparent"))
     (figure,) = heatmap_figures(calibrated, sites=("cross",)).values()
     assert "no line" in texts(figure) and "transparent" not in texts(figure)
+
+
+@pytest.mark.parametrize(
+    ("line", "site", "told"),
+    [
+        (Line("anti", 1, 0), "cross", "a[t]"),
+        (Line("anti", 2, -1), "cross", "b[t-1]"),
+        (Line("diag", 2, 0), "cross", "b[end-t-1]"),
+        (Line("vert", 1, 0), "cross", "+"),
+        (Line("vert", 1, 1), "cross", "a0"),
+        (Line("diag", 0, -1), "self", "y[t-2]"),
+        (Line("vert", 0, 0), "encoder", ""),
+    ],
+)
+def test_a_line_is_told_by_the_token_that_it_names(line: Line, site: Site, told: str) -> None:
+    problem = Problem(Layout((20, 20), ("$", "+", "&")), (22,))
+    assert reads(line, site, problem) == told
+    words = Problem(Layout((20,), ("$", "&"), words=True), (21,))
+    assert reads(Line("diag", 1, 0), "cross", words) == "word t"
 
 
 def names_apart(figure: Any) -> list[set[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -17,7 +18,7 @@ from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
 from abc_calib.errors import AbcError
 from abc_calib.files import read_text
-from abc_calib.geometry import Heads, Layout, LineBias, Site
+from abc_calib.geometry import Heads, Layout, Line, LineBias, Site
 from abc_calib.geometry.bias import stored
 from abc_calib.geometry.layout import read_labels, written_labels
 from abc_calib.reporting.heatmaps import NO_LINE
@@ -74,12 +75,44 @@ class SiteLines:
     fit: np.ndarray
     bias: np.ndarray
 
-    def note(self, layer: int, head: int) -> str:
-        """Return what stands over a head: its line, how many there are, or ``NO_LINE``."""
-        lines = [entry for entry in self.kept[layer][head] if entry.note not in BARE]
-        if len(lines) != 1:
-            return counted(len(lines), "lines") if lines else NO_LINE
-        return lines[0].line.replace("-", "−").replace("segment", "seg")
+    def note(self, site: Site, layer: int, head: int) -> str:
+        """Return what stands over a head: what its lines read, how many they are, or ``NO_LINE``.
+
+        In a second line what a head reads that has none.
+        """
+        lines = {line.label(site): line for line in self.heads[layer][head]}
+        names = {x: reads(lines[x], site, self.far) if x in lines else "" for x in lines}
+        kept = [entry.line for entry in self.kept[layer][head] if entry.note not in BARE]
+        if not kept:
+            read = ", ".join(filter(None, names.values())) or "nothing new"
+            return f"{NO_LINE}\nreads {read}"
+        if len(kept) > 2:
+            return counted(len(kept), "lines")
+        read = ", ".join(names.get(x) or "" for x in kept)
+        return f"reads {read}" if all(map(names.get, kept)) else ", ".join(kept).replace("-", "−")
+
+
+def reads(line: Line, site: Site, problem: Problem) -> str:
+    """Say which token a line names for the query of column t: ``a[t-1]``, or ``+`` at any t.
+
+    Measured in the middle of a problem. Empty where an output has several rows, and in an encoder,
+    whose queries are not counted by t.
+    """
+    keys, middle = problem.labels(site)[1], sum(problem.rows) // 2
+    cells = LineBias({site: (((line,),),)}).matrix(site, 0, problem.source, problem.rows)[0]
+    named = [np.flatnonzero(np.isfinite(cells[row])) for row in (middle, middle + 1)]
+    if len(problem.rows) > 1 or site == "encoder" or not all(map(len, named)):
+        return ""
+    first, second = (keys[key[0]] for key in named)
+    parts = [re.fullmatch(r"([a-z]?)(\d+)", name) for name in (first, second)]
+    if first == second or parts[0] is None or parts[1] is None:
+        return first if first == second else ""
+    name, column = parts[0][1], int(parts[0][2])
+    mark, beside = "t", column - middle
+    if int(parts[1][2]) < column:  # counted from the first digit
+        mark, beside = "end-t", column + middle - max(problem.source.widths)
+    place = mark + (f"{beside:+d}" if beside else "")
+    return f"{name}[{place}]" if name else f"word {place}"
 
 
 def is_calibrated(run: Run) -> bool:

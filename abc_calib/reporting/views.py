@@ -98,11 +98,12 @@ class AttentionView:
         if (lines := self.lines) is None:
             return [attention]
         attention = replace(attention, heading=self.about)
+        where = ", found in the last layer" * lines.shared
         fit = replace(
             attention,
             matrices=self._visible(lines.fit[layer])[heads],
-            notes=[lines.note(layer, head) for head in heads],
-            heading=f"sum of the kept lines{', found in the last layer' * lines.shared}",
+            notes=[lines.note(self.site, layer, head) for head in heads],
+            heading=f"lines that were kept{where}; t: the query's column",
         )
         rows, keys = lines.far.labels(self.site)
         bias = replace(

@@ -8,7 +8,7 @@ from typing import Any
 from abc_calib.config import FigureOptions
 from abc_calib.geometry import CORNER, Site
 from abc_calib.nn.build import model_type
-from abc_calib.reporting.attention import BARE, SiteLines
+from abc_calib.reporting.attention import BARE, SiteLines, reads
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.reporting.views import SITE_NAMES, averaged
 from abc_calib.runs import Run
@@ -60,4 +60,5 @@ def _head(view: SiteLines, site: Site, layer: int, head: int) -> tuple[str, bool
     )
     if all(notes.get(line.label(site)) in BARE for line in lines):
         return "no line, always reads a token that tells it nothing", at_rest
-    return ", ".join(line.label(site) for line in lines), at_rest
+    names = {line.label(site): reads(line, site, view.far) for line in lines}
+    return ", ".join(f"{x} (reads {read})" if read else x for x, read in names.items()), at_rest
