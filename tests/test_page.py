@@ -136,6 +136,11 @@ def test_the_contrast_stands_first_on_a_page(both):
         body = rendered(runs).partition("<main>")[2]
         places = [body.index(text) for text in ("</b> fails.", "</b> is right.", "<svg", "intro")]
         assert places[0] < places[1] < min(places[2:])
+        assert "Certified" not in body
+    certified = {**both[1], "verdicts": said, "certificate": {"outcome": "certified"}}
+    for runs in ([certified], [certified, first]):
+        body = rendered(runs).partition("<main>")[2]
+        assert body.index("Certified:</b> right at every length.") < body.index("</b> fails.")
     others = [{**both[1], "verdicts": said}] * 2
     assert "</b> is right" not in rendered(others).partition("</section>")[0]
 

@@ -24,7 +24,7 @@ from abc_calib.geometry.layout import Layout, read_labels, written_labels
 from abc_calib.nn import hub
 from abc_calib.reporting import views
 from abc_calib.reporting.attention import Problem, reads
-from abc_calib.reporting.curves import accuracy_curve
+from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
 from abc_calib.reporting.of_runs import accuracy, accuracy_series, labels_of
 from abc_calib.reporting.style import save_figures
@@ -283,6 +283,17 @@ def test_a_run_without_a_bias_shows_its_attention(
         assert arrays["attention"].shape == (1, 2, 5, 6)
         np.testing.assert_allclose(arrays["attention"].sum(-1), 1, rtol=1e-5)
         assert sorted(arrays) == ["attention", "key_labels", "row_labels"]
+
+
+def test_a_stage_has_its_colour_whatever_else_a_name_says() -> None:
+    after, before = (
+        look.colour for look in looks(["after calibration", "before calibration"]).values()
+    )
+    names = ["rope, before calibration", "rope, after calibration", "alibi, after calibration"]
+    colours = [look.colour for look in looks(names).values()]
+    assert colours[:2] == [before, after] and colours[2] not in (before, after)
+    sets = looks(["rope, after calibration, random", "rope, after calibration, carry"])
+    assert {look.colour for look in sets.values()} == {after}
 
 
 def test_a_curve_shows_its_data_intervals_and_the_training_length() -> None:

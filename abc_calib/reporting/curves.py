@@ -28,7 +28,7 @@ Point = tuple[int, float, float, float]
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
 """Solid, dashed, dotted."""
 FIRST = ("after calibration", "ABC", "before calibration", "Vanilla")
-"""Names whose colours are the first ones, those of no other in whichever figure."""
+"""Stages, whose colours are the first ones; others are those of no stage in whichever figure."""
 LINE = 0.125
 """Inches of a line of a curve's name."""
 SETS = (", random", ", carry", ", hard")
@@ -55,11 +55,12 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
     """Return a look for each name: a colour per model, dashes per test set, a marker of its own."""
     models = {name: name.rsplit(", ", 1)[0] if name.endswith(SETS) else name for name in names}
     others = itertools.count(2)
-    numbers = {
-        model: FIRST.index(model) // 2 if model in FIRST else next(others)
-        for model in dict.fromkeys(models.values())
-    }
-    chosen = {}
+    numbers, chosen = dict[str, int](), {}
+    for model in dict.fromkeys(models.values()):  # the first of a stage has the stage's colour
+        parts = model.split(", ") if "calibration" in model else [model]
+        stages = [FIRST.index(part) // 2 for part in parts if part in FIRST]
+        is_first = bool(stages) and stages[0] not in numbers.values()
+        numbers[model] = stages[0] if is_first or model in FIRST else next(others)
     for number, (name, model) in enumerate(models.items()):
         dash, colour = divmod(numbers[model], len(PALETTE))
         among = SETS.index(name.removeprefix(model)) if name != model else 0

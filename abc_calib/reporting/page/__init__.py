@@ -97,6 +97,7 @@ def together(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "name": task.replace("_", " ").capitalize(),
             "chart": accuracy_chart(group),
             "verdicts": contrasted(group),
+            "certificates": [run["certificate"] for run in group] if comparable(group) else [],
             "runs": group,
         }
         for task, group in tasks.items()
@@ -105,9 +106,13 @@ def together(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def contrasted(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return what is said of runs of a task by stage, where there is one of each at most."""
-    if len({run["stage"] for run in runs}) < len(runs):
-        return {}
-    return {stage: text for run in runs for stage, text in run["verdicts"].items() if text}
+    verdicts = (pair for run in runs for pair in run["verdicts"].items())
+    return {stage: text for stage, text in verdicts if text} if comparable(runs) else {}
+
+
+def comparable(runs: Sequence[Mapping[str, Any]]) -> bool:
+    """Is there one run of each stage at most?"""
+    return len({run["stage"] for run in runs}) == len(runs)
 
 
 def text_of(name: str) -> str:

@@ -40,7 +40,7 @@ class Player {
     const {spelling, unit, length, examples} = this.run, far = spelling.widths ? [20, 100, 500] : [10, 20, 40];
     const buttons = !spelling.digits
       ? examples.map((example) => chip(`${example.length} ${unit} ${example.good ? "✓" : "✗"}`, () => example.problem))
-      : [...new Set([length, ...far])].map((width) => chip(`random, ${width} ${unit}`, () => invented(spelling, width)));
+      : [chip(instructive(spelling, 12), () => instructive(spelling, 12)), ...[...new Set([length, ...far])].map((width) => chip(`random, ${width} ${unit}`, () => invented(spelling, width)))];
     return make("div", {class: "chips", role: "group", "aria-label": "Problems to try"}, buttons);
   }
 

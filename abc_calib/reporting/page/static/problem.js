@@ -103,6 +103,14 @@ function invented(spelling, length) {
   return numbers.join(spelling.operator ?? "");
 }
 
+// A problem whose carry runs through all digits: 999999+1, 100000-1.
+function instructive(spelling, width) {
+  const last = spelling.digits.at(-1), first = spelling.operator === "-" ? "1" + "0".repeat(width - 1) : last.repeat(width);
+  const fixed = spelling.widths ?? Array(spelling.operands ?? 2).fill(null);
+  const others = fixed.slice(1).map((digits) => digits === null ? "1" : last.repeat(digits));
+  return [first, ...others].join(spelling.operator ?? "");
+}
+
 function shortened(text) {
   return text.length > 40 ? text.slice(0, 37) + "…" : text;
 }
