@@ -7,12 +7,15 @@ from pathlib import Path
 import pandas as pd
 
 from abc_calib.reproduction import TARGETS, Target, load_results
-from abc_calib.reproduction.cells import AGREES, BETTER, DIFFERS, make_cells
+from abc_calib.reproduction.cells import AGREES, BETTER, DIFFERS, MEASURES, make_cells
 from abc_calib.text import Markup, as_markdown
 
 HERE = Path(__file__).parent / "published"
 RESULTS = HERE.parent / "reproduction"
-COLUMNS = ["table", "preset", "rows measured", "seeds", "samples", "as there", "better", "differ"]
+COLUMNS = [
+    *("table", "preset", "models run", "seeds", "problems per length", "numbers compared"),
+    *("reproduced", "better", "worse", "baseline better"),
+]
 
 
 def addition(padded: int) -> str:
@@ -37,9 +40,14 @@ def summary(target: Target) -> list[object]:
     presets = sorted({entry.job.preset for entry in target.entries()})
     if not (RESULTS / f"{target.name}-seeds.csv").exists():
         measured = f"0 of {len(target.places)}"
-        return [Markup(f"`{target.name}`"), ", ".join(presets), measured, *["–"] * 5]
+        return [Markup(f"`{target.name}`"), ", ".join(presets), measured, *["–"] * 7]
     cells = make_cells(target, load_results(target.name))
-    ours, verdicts = cells[cells["seeds"] > 0], cells["verdict"].value_counts()
+    ours, compared = cells[cells["seeds"] > 0], cells[cells["verdict"] != ""]
+    lower = [MEASURES[name].lower_is_better for name in compared["measure"]]
+    verdicts = compared["verdict"].mask(
+        (compared["verdict"] == DIFFERS) & ((compared["median"] < compared["paper"]) == lower),
+        "baseline better",
+    )
     places = {*zip(ours["task"], ours["row"], strict=True)} & target.places.keys()
     return [
         Markup(f"[`{target.name}`](reproduction/{target.name}.md)"),
@@ -47,7 +55,8 @@ def summary(target: Target) -> list[object]:
         f"{len(places)} of {len(target.places)}",
         span(ours["seeds"]),
         span(ours["n"]),
-        *(int(verdicts.get(verdict, 0)) for verdict in (AGREES, BETTER, DIFFERS)),
+        len(compared),
+        *(int((verdicts == x).sum()) for x in (AGREES, BETTER, DIFFERS, "baseline better")),
     ]
 
 
