@@ -2,7 +2,8 @@
 
 python docs/gallery.py runs/certified [NAME ...]
 
-The folder holds the two runs of ``abc prove addition``. Names: of some of the pages, as below.
+The folder holds the two runs of ``abc prove addition --out runs/certified``, each evaluated by
+``abc eval``. Names: of some of the pages, as below.
 """
 
 from __future__ import annotations
