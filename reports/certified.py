@@ -1,18 +1,16 @@
-"""From nothing to a certificate: seed after seed, one row each.
+"""Certificates over seeds and rules: the rows, and their pages.
 
-    python reports/certified.py arithmetic FOLDER [--only decoder parity] [--seeds 0-9]
-    python reports/certified.py rules FOLDER [--only "tape, Rule 110"] [--seeds 0-2]
     python reports/certified.py recipe FOLDER [--only addition] [--seeds 0-2]
+    python reports/certified.py rules FOLDER [--only "tape, Rule 110"] [--seeds 0-2]
     python reports/certified.py pages
 
-``arithmetic`` adds to from_nothing.csv, for each task and base, ``rules`` to rules.csv, for each
-family of rules, ``recipe`` to recipe.csv, for each task with a rule, made by the three commands
-with no option but which task it is, and for small adders with those of ``SMALL``. Rows that are
-there are not made again, and what was interrupted goes on from FOLDER, but for ``recipe``.
-``--only``: rows with all of these words. Processes of different rows may run at the same time. Then
-come the pages: from_nothing.md, recipe.md, rules.md and machines.md, whose text is in
-``*_page.txt``. Each row is made in a process
-of one thread. Seconds are processor time, ``wall`` is the clock's.
+``recipe`` adds to recipe.csv, for each task with a rule, made by the three commands with no option
+but which task it is, and for small models with those of ``SMALL``; of ``ARITHMETIC`` it also adds
+to seeds.csv how many problems are right before and after calibration. ``rules`` adds to rules.csv,
+for each family of rules. Rows that are there are not made again. ``--only``: rows with all of these
+words. Processes of different rows may run at the same time. Then come the pages recipe.md,
+rules.md and machines.md, whose text is in ``*_page.txt``. Each row is made in a process of one
+thread. Seconds are processor time.
 """
 
 from __future__ import annotations
@@ -38,10 +36,8 @@ from tasks import ARITHMETIC
 from tasks.tape import UNIVERSAL
 
 HERE = Path(__file__).parent
-KEY = ["model", "task", "base", "seed"]
-PARTS = ["train", "calibrate", "retrain", "certify"]
-LENGTHS, SAMPLES, MINUTES = [50, 1000], 1000, {True: 90.0, False: 15.0}
-"""``MINUTES``: of a certificate, above base 10 and else; more digits are more windows."""
+LENGTHS, SAMPLES = [6, 10, 20, 50, 100, 1000], {"before": 100, "after": 1000}
+"""Of seeds.csv: ``SAMPLES`` of each length, random ones and as many with long carries."""
 NUMBERS = ("division", "mod", "gcd", "square_root", "power", "compare", "sort")
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     **{
@@ -67,14 +63,17 @@ RECIPE: dict[str, tuple[str, dict[str, Any]]] = {
     "product, base 2": ("long_multiplication", {"base": 2}),
     "product": ("long_multiplication", {}),
     "sum": ("sum", {}),
-    **{f"addition, small, {wide} wide": ("addition", {"model": "decoder"}) for wide in (8, 20)},
 }
 SMALL: dict[str, dict[str, Any]] = {
-    f"addition, small, {wide} wide": {"threshold": 0.3, "decoder_layers": 1, "width": 8}
+    f"{task}, small, {wide} wide": {"threshold": 0.3, "decoder_layers": 1, "width": 8}
     | {"feedforward": wide, "steps": 12_000}
+    for task in ("addition", "addition, base 2", "successor", "parity")
     for wide in (8, 20)
 }
-"""Options of the calibration of some: ``wide`` is the feed-forward width."""
+"""Options of the calibration of decoder-only models: ``wide`` is the feed-forward width."""
+for task in SMALL:
+    name, options = RECIPE[task.partition(", small")[0]]
+    RECIPE[task] = name, options | {"model": "decoder"}
 FAR: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(("duplicate", "odds_first"), (1000, 1000, 10_000)),
     "tape, Rule 110": (100, 1000, 1000),
@@ -90,10 +89,6 @@ ONE_ROW = 1000, 1000, 1_000_000
 STEP = 50
 """Sources at once."""
 FIELDS = {
-    "arithmetic": [
-        *(*KEY, "outcome", "windows", "margin", "right", "train_steps", "retrain_steps"),
-        *(*PARTS, "wall", "reason"),
-    ],
     "rules": [
         *("family", "seed", "outcome", "windows", "margin", "trained", "right", "longest"),
         *("check", "seconds"),
@@ -102,74 +97,18 @@ FIELDS = {
         *("task", "seed", "outcome", "windows", "margin", "parameters", "first", "calibrate"),
         *("certify", "total", "reason"),
     ],
+    "seeds": ["task", "seed", "stage", "set", "length", "n", "correct", "accuracy"],
 }
 """Of a row: first the place that it is of."""
-NAMES = {"arithmetic": "from_nothing", "rules": "rules", "recipe": "recipe"}
-FILES = {kind: HERE / f"{name}.csv" for kind, name in NAMES.items()}
-SEEDS = {"arithmetic": "0-19", "rules": "0-2", "recipe": "0-2"}
+FILES = {kind: HERE / f"{kind}.csv" for kind in ("rules", "recipe")}
 Place = dict[str, Any]
 
 
 def plan(kind: str) -> Iterator[Place]:
-    """Arithmetic: 20 seeds of each task, 5 in each other base; of decoders 3. Rules: 20 of each."""
-    tasks = {"addition": 10, "parity": 2, "successor": 10, "multiplication": 10}
+    """Every row of 20 seeds."""
+    name, rows = ("family", FAMILIES) if kind == "rules" else ("task", RECIPE)
     for seed in range(20):
-        if kind == "rules":
-            yield from ({"family": family, "seed": seed} for family in FAMILIES)
-            continue
-        if kind == "recipe":
-            yield from ({"task": task, "seed": seed} for task in RECIPE)
-            continue
-        rows = [("transformer", *one) for one in tasks.items()]
-        if seed < 5:
-            bases, tens = (2, 3, 16, 36), [task for task, base in tasks.items() if base == 10]
-            rows += [("transformer", task, base) for base in bases for task in tens]
-        rows += [("decoder", *one) for one in tasks.items()] if seed < 3 else []
-        yield from (dict(zip(KEY, (*row, seed), strict=True)) for row in rows)
-
-
-class Clock:
-    """How much processor time each part took, from the steps of both trainings."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, list[tuple[float, int]]] = {"training": [], "retraining": []}
-        self.started, self.wall = time.process_time(), time.time()
-
-    def note(self, stage: str, step: Any) -> None:
-        self.seen[stage].append((time.process_time(), step.step))
-
-    def parts(self) -> dict[str, Any]:
-        """Seconds and steps of each part that was run here."""
-        first, again = self.seen["training"], self.seen["retraining"]
-        row: dict[str, Any] = {"wall": round(time.time() - self.wall)}
-        if first:
-            row |= {"train": first[-1][0] - self.started, "train_steps": first[-1][1]}
-        if first and again:
-            row |= {"calibrate": again[0][0] - first[-1][0], "retrain": again[-1][0] - again[0][0]}
-            row |= {"certify": time.process_time() - again[-1][0]}
-            steps = [step for _, step in again]  # it may go on in another run, from 1 on
-            ends = [a for a, b in zip(steps, [*steps[1:], 0], strict=True) if b < a]
-            row["retrain_steps"] = sum(ends)
-        return {name: round(value, 1) for name, value in row.items()}
-
-
-def of_arithmetic(folder: Path, model: str, task: str, base: int, seed: int) -> dict[str, Any]:
-    """``right``: the least per cent of random problems at the lengths."""
-    clock, row = Clock(), dict[str, Any](outcome="failed")
-    try:
-        how: dict[str, Any] = {"base": None if task == "parity" else base, "model": model}
-        how |= {"minutes": MINUTES[base > 10], "progress": False, "on_step": clock.note}
-        run, made = abc.certified(task, seed, folder=folder, **how)
-        row |= {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
-        row["reason"] = "" if made.outcome == "certified" else made.reason
-        if made.repair:
-            row["reason"] = f"repaired in {len(made.repair)} rounds. {row['reason']}".strip()
-        row |= clock.parts()
-        table = abc.evaluate(run, LENGTHS, samples=SAMPLES, sets=("random",), progress=False)
-        row["right"] = table.accuracy.min()
-    except AbcError as error:
-        row["reason"] = str(error)
-    return clock.parts() | row
+        yield from ({name: row, "seed": seed} for row in rows)
 
 
 def of_rules(folder: Path, family: str, seed: int) -> dict[str, Any]:
@@ -214,57 +153,43 @@ def of_recipe(folder: Path, task: str, seed: int) -> dict[str, Any]:
         row |= {"outcome": made.outcome, "windows": made.windows, "margin": made.margin}
         row["reason"] = "" if made.outcome == "certified" else made.reason
         row["certify"] = round(time.process_time() - before)
+        row["total"] = round(time.process_time())
+        if task in ARITHMETIC:
+            compare(task, seed, {"before": f"{stem}-first", "after": f"{stem}-calibrated"})
     except AbcError as error:
         row["reason"] = str(error)
-    return row | {"total": round(time.process_time())}
+    return {"total": round(time.process_time())} | row
+
+
+def compare(task: str, seed: int, runs: dict[str, str]) -> None:
+    """Add to seeds.csv how many problems the runs of each stage get right."""
+    for stage, run in runs.items():
+        table = abc.evaluate(
+            run, LENGTHS, samples=SAMPLES[stage], sets=("random", "carry"), progress=False
+        )
+        write(table.assign(task=task, seed=seed, stage=stage)[FIELDS["seeds"]], HERE / "seeds.csv")
+
+
+def write(rows: pd.DataFrame, file: Path) -> None:
+    rows.to_csv(file, mode="a", header=not file.exists(), index=False)
 
 
 def add(kind: str, folder: Path, place: Place) -> None:
     """Make a row in this process, and write it."""
     torch.set_num_threads(1)
-    make: Any = {"arithmetic": of_arithmetic, "rules": of_rules, "recipe": of_recipe}[kind]
-    made = make(folder, **place)
-    row, file = pd.DataFrame([place | made], columns=FIELDS[kind]), FILES[kind]
-    row.to_csv(file, mode="a", header=not file.exists(), index=False)
-
-
-def overview(table: pd.DataFrame) -> str:
-    """A row of each task and base; times are those of runs that were not interrupted."""
-    rows = []
-    for (model, task, base), some in table.groupby(["model", "task", "base"], sort=False):
-        sure = some[some.outcome == "certified"]
-        seconds = sure.dropna(subset=PARTS)[PARTS].sum(axis=1)
-        times = [f"{seconds.median():.0f}", f"{seconds.max():.0f}"] if len(seconds) else ["–"] * 2
-        windows = f"{int(sure.windows.max()):,}" if len(sure) else "–"
-        margin = f"{sure.margin.min():.2f}" if len(sure) else "–"
-        right = f"{some.right.min():.1f}" if some.right.notna().any() else "–"
-        rows.append([model, task, base, len(some), len(sure), right, windows, margin, *times])
-    columns = ["model", "task", "base", "seeds", "certified", "right, worst seed"]
-    columns += ["most windows", "smallest margin", "median s", "worst s"]
-    return as_markdown(columns, rows, "ll" + "r" * 8)
-
-
-def every(table: pd.DataFrame) -> str:
-    shown = table.copy()
-    for name, digits in {"windows": 0, "margin": 2, "right": 1, **dict.fromkeys(PARTS, 0)}.items():
-        shown[name] = [f"{x:,.{digits}f}" if x == x else "–" for x in table[name]]
-    shown["reason"] = table.reason.astype(object).fillna("")
-    columns = [*KEY, "outcome", "windows", "margin", "right", *PARTS, "reason"]
-    return as_markdown(columns, shown[columns].astype(str).values.tolist(), "llrrl" + "r" * 7 + "l")
+    make: Any = {"rules": of_rules, "recipe": of_recipe}[kind]
+    write(pd.DataFrame([place | make(folder, **place)], columns=FIELDS[kind]), FILES[kind])
 
 
 def pages() -> dict[str, str]:
     """Every page, whose text stands around the tables in ``*_page.txt``."""
-    table = pd.read_csv(FILES["arithmetic"])
-    lost = table[table.outcome != "certified"]
-    tables = {"lost": every(lost) if len(lost) else "None.\n", "every": every(table)}
     recipe = pd.read_csv(FILES["recipe"], dtype=str, keep_default_na=False)
     numbers = pd.DataFrame({"task": recipe.task.map([*RECIPE].index), "seed": recipe.seed.map(int)})
     recipe = recipe.loc[numbers.sort_values(["task", "seed"]).index]
     for name in ("windows", "parameters"):
         recipe[name] = [f"{int(float(n)):,}" if n else "–" for n in recipe[name]]
     made = as_markdown(FIELDS["recipe"], recipe.values.tolist(), "lrl" + "r" * 7 + "l").rstrip()
-    of_page = {"from_nothing": tables | {"overview": overview(table)}, "recipe": {"table": made}}
+    of_page = {"recipe": {"table": made}}
     rules = pd.read_csv(FILES["rules"], dtype=str, keep_default_na=False)
     numbers = pd.DataFrame(
         {"family": rules.family.map([*FAMILIES].index), "seed": rules.seed.map(int)}
@@ -286,10 +211,10 @@ def main() -> None:
     parser.add_argument("what", choices=(*FILES, "pages"))
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/certified"))
     parser.add_argument("--only", nargs="*", default=[], help="rows with all of these words")
-    parser.add_argument("--seeds", help="the first and the last seed")
+    parser.add_argument("--seeds", default="0-2", help="the first and the last seed")
     given = parser.parse_args()
     if (kind := given.what) in FILES:
-        first, last = map(int, (given.seeds or SEEDS[kind]).split("-"))
+        first, last = map(int, given.seeds.split("-"))
         for place in plan(kind):
             words, file = [*map(str, place.values())], FILES[kind]
             known = (

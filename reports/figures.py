@@ -4,9 +4,9 @@
     python reports/figures.py --models FOLDER       # also figures 3, 4, 7 and 8 of Duan & Shi
     python reports/figures.py --lines RUN OUT.png   # the lines of a calibrated addition alone
 
-The committed rows are those of the reproductions, of the default pipeline over seeds (with its page
-seeds.md; ``abc sweep reports/seeds.toml --out reports/seeds.csv`` makes the rows), of products by
-size, and the headline. FOLDER holds the runs of ``abc prove successor|addition|multiplication``.
+The committed rows are those of the reproductions, of the default models over seeds (with their page
+seeds.md; ``python reports/certified.py recipe`` makes the rows), of products by size, and the
+headline. FOLDER holds the runs of ``abc prove successor|addition|multiplication``.
 """
 
 from __future__ import annotations
@@ -53,26 +53,27 @@ COLOURS = {"first": PALETTE[1], "second": PALETTE[0]}
 """Of the line through each number."""
 
 
-def report(rows: pd.DataFrame) -> str:
-    """The page of the default pipeline: medians and minima over seeds, and the times."""
-    lines = []
+def report(rows: pd.DataFrame, recipe: pd.DataFrame) -> str:
+    """The page of the default models: medians and minima over seeds, certificates and times."""
+    right = []
     for (task, stage, kind), part in rows.groupby(["task", "stage", "set"], sort=False):
-        cells = [task, stage, kind, part.seed.nunique()]
-        for length in LENGTHS:
-            found = part[part.length == length].accuracy
-            whole = len(found) == part.seed.nunique()
-            cells.append(f"{found.median():g} / {found.min():g}" if whole else None)
-        lines.append(cells)
-    columns = ["task", "model", "inputs", "seeds", *map(str, LENGTHS)]
-    times = [
-        [task, stage, f"{part.median():.0f}", f"{part.min():.0f}", f"{part.max():.0f}"]
-        for (task, stage), part in rows.groupby(["task", "stage"], sort=False).train_seconds
-    ]
-    made = {
-        "results": as_markdown(columns, lines),
-        "times": as_markdown(["task", "model", "median", "minimum", "maximum"], times),
-    }
-    return (HERE / "seeds_page.txt").read_text().format(**made)
+        by_length = part.groupby("length").accuracy.agg(["median", "min"])
+        cells = [f"{median:g} / {least:g}" for median, least in by_length.values]
+        right.append([task, stage, kind, part.seed.nunique(), *cells])
+    columns = ["task", "calibration", "inputs", "seeds", *map(str, LENGTHS)]
+    proven = []
+    for task, part in recipe.groupby("task", sort=False):
+        times = part[["first", "calibrate", "certify", "total"]]
+        cells = [
+            f"{median:.0f} / {most:.0f}" for median, most in times.agg(["median", "max"]).T.values
+        ]
+        certified = part[part.outcome == "certified"]
+        margin = [f"{certified.windows.max():,.0f}", f"{certified.margin.min():.2f}"]
+        proven.append([task, f"{len(certified)} of {len(part)}", *margin, *cells])
+    names = ["task", "certified", "windows, most", "margin, least"]
+    names += ["first training", "calibration", "certificate", "in all"]
+    tables = {"right": as_markdown(columns, right), "proven": as_markdown(names, proven)}
+    return (HERE / "seeds_page.txt").read_text().format(**tables)
 
 
 def pipeline(rows: pd.DataFrame, task: str) -> Figure:
@@ -80,7 +81,7 @@ def pipeline(rows: pd.DataFrame, task: str) -> Figure:
     series, single = {}, {}
     for (stage, kind), part in rows.groupby(["stage", "set"], sort=False):
         found = part.groupby("length").accuracy.agg(["median", "min", "max"])
-        name = f"{STAGES[str(stage)]}, {kind}"
+        name = f"{stage} calibration, {kind}"
         series[name] = list(found.itertuples(name=None))
         single[name] = [
             list(zip(one.length, one.accuracy, strict=True)) for _, one in part.groupby("seed")
@@ -105,11 +106,11 @@ def headline(rows: pd.DataFrame) -> Figure:
     axes.text(2.45, 50, "trained\non these", ha="center", va="center", fontsize=10, color="0.3")
     look = looks(list(STAGES.values()))
     for stage, text, x, y, side in (
-        ("calibrated", "after calibration: all right", 85, 93, "top"),
-        ("vanilla", "before: all wrong", 24, 7, "bottom"),
+        ("after", "after calibration: all right", 85, 93, "top"),
+        ("before", "before: all wrong", 24, 7, "bottom"),
     ):
         worst = rows[rows.stage == stage].groupby("length").accuracy.min()
-        colour, marker, _ = look[STAGES[stage]]
+        colour, marker, _ = look[f"{stage} calibration"]
         style: Any = {"linewidth": 2.5, "markersize": 6, "clip_on": False, "zorder": 3}
         axes.plot(worst.index, worst, color=colour, marker=marker, **style)
         axes.text(x, y, text, color=colour, fontsize=12, ha="center", va=side)
@@ -188,8 +189,9 @@ def panel(axes: Axes, title: str, rows: np.ndarray, keys: np.ndarray) -> None:
 
 def draw_committed() -> None:
     """Draw what the committed rows hold."""
-    rows = pd.read_csv(HERE / "seeds.csv").dropna(subset="length").astype({"length": int})
-    (HERE / "seeds.md").write_text(report(rows))
+    rows, recipe = pd.read_csv(HERE / "seeds.csv"), pd.read_csv(HERE / "recipe.csv")
+    recipe = recipe[recipe.task.isin(rows.task)]
+    (HERE / "seeds.md").write_text(report(rows, recipe))
     for task, part in rows.groupby("task"):
         save_figures(pipeline(part, str(task)), FIGURES / f"seeds-{task}", BOTH)
     save_figures(headline(rows[rows.task == "addition"]), FIGURES / "headline", ("png",))

@@ -9,8 +9,6 @@ from types import ModuleType
 import pandas as pd
 import pytest
 
-from abc_calib.sweeps import read_sweep
-
 REPORTS = Path(__file__).parents[1] / "reports"
 
 
@@ -22,13 +20,9 @@ def script(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    ("name", "made", "rows"),
-    [("figures", "report", "seeds"), ("bench", "report", "bench")],
-)
-def test_a_committed_page_is_made_of_its_rows(name: str, made: str, rows: str) -> None:
-    table = pd.read_csv(REPORTS / f"{rows}.csv")
-    assert getattr(script(name), made)(table) == (REPORTS / f"{rows}.md").read_text()
+def test_the_page_of_the_bench_is_made_of_its_rows() -> None:
+    table = pd.read_csv(REPORTS / "bench.csv")
+    assert script("bench").report(table) == (REPORTS / "bench.md").read_text()
 
 
 def test_the_pages_of_certificates_are_made_of_their_rows() -> None:
@@ -40,20 +34,28 @@ def test_the_page_of_trust_is_made_of_its_tables() -> None:
     assert script("trust").page() == (REPORTS / "trust.md").read_text()
 
 
-def test_the_rows_of_a_sweep_say_how_many_samples_and_what_was_timed() -> None:
+def test_the_page_of_seeds_is_made_of_its_rows() -> None:
+    rows, recipe = (pd.read_csv(REPORTS / f"{name}.csv") for name in ("seeds", "recipe"))
+    recipe = recipe[recipe.task.isin(rows.task)]
+    assert script("figures").report(rows, recipe) == (REPORTS / "seeds.md").read_text()
+
+
+def test_the_page_of_seeds_has_medians_worst_seeds_and_certificates() -> None:
     rows = pd.DataFrame(
-        [
-            {"key": "k", "task": "parity", "stage": stage, "set": "random", "seed": seed}
-            | {"length": 6, "n": 1000, "accuracy": 100.0 - seed, "train_seconds": 50.0}
-            for seed in range(2)
-            for stage in ("vanilla", "calibrated")
-        ]
+        {"task": "parity", "seed": seed, "stage": stage, "set": "random", "length": length}
+        | {"accuracy": 100.0 - seed}
+        for seed in range(2)
+        for stage in ("before", "after")
+        for length in script("figures").LENGTHS
     )
-    text = script("figures").report(rows)
-    assert "At least 1,000 samples per length, seed and kind of input" in text
-    assert "for the vanilla rows, retraining for the calibrated ones" in text
-    assert "| parity | calibrated | random | 2 | 99.5 / 99 |  |" in text
-    assert len(read_sweep(REPORTS / "seeds.toml")) == 4 * 5
+    recipe = pd.DataFrame(
+        {"task": "parity", "outcome": outcome, "windows": 38, "margin": 8.2, "first": seconds}
+        | {"calibrate": 2, "certify": 1, "total": seconds + 3}
+        for outcome, seconds in (("certified", 10), ("refuted", 20))
+    )
+    text = script("figures").report(rows, recipe)
+    assert "| parity | after | random | 2 | 99.5 / 99 | 99.5 / 99 |" in text
+    assert "| parity | 1 of 2 | 38 | 8.20 | 15 / 20 | 2 / 2 | 1 / 1 | 18 / 23 |" in text
 
 
 def test_lines_are_drawn_where_asked_and_help_makes_nothing(tmp_path, monkeypatch, capsys) -> None:
