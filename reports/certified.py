@@ -181,6 +181,22 @@ def add(kind: str, folder: Path, place: Place) -> None:
     write(pd.DataFrame([place | make(folder, **place)], columns=FIELDS[kind]), FILES[kind])
 
 
+def small(table: pd.DataFrame) -> str:
+    """A row of each small model, with what came of each seed."""
+    rows = []
+    for task, part in table.groupby("task", sort=False):
+        outcomes = {
+            row.seed: f"certified, margin {float(row.margin):.2f}"
+            if row.outcome == "certified"
+            else row.reason.partition(":")[0]
+            for row in part.itertuples()
+        }
+        seeds = [outcomes.get(seed, "–") for seed in "012"]
+        name, wide = str(task).removesuffix(" wide").split(", small, ")
+        rows.append([name, wide, max(part.parameters, key=len), *seeds])
+    return as_markdown(["task", "F", "parameters", "seed 0", "seed 1", "seed 2"], rows).rstrip()
+
+
 def pages() -> dict[str, str]:
     """Every page, whose text stands around the tables in ``*_page.txt``."""
     recipe = pd.read_csv(FILES["recipe"], dtype=str, keep_default_na=False)
@@ -188,8 +204,14 @@ def pages() -> dict[str, str]:
     recipe = recipe.loc[numbers.sort_values(["task", "seed"]).index]
     for name in ("windows", "parameters"):
         recipe[name] = [f"{int(float(n)):,}" if n else "–" for n in recipe[name]]
-    made = as_markdown(FIELDS["recipe"], recipe.values.tolist(), "lrl" + "r" * 7 + "l").rstrip()
-    of_page = {"recipe": {"table": made}}
+    is_small = recipe.task.isin(SMALL)
+    usual = recipe[~is_small].values.tolist()
+    made = as_markdown(FIELDS["recipe"], usual, "lrl" + "r" * 7 + "l").rstrip()
+    seeds = {task: int((recipe.task == task).sum()) for task in RECIPE.keys() - SMALL.keys()}
+    few = sum(0 < count < 3 for count in seeds.values())
+    none = "; ".join(task for task in RECIPE if seeds.get(task) == 0)
+    missing = f"{few} tasks have fewer than three seeds, and these no row: {none}"
+    of_page = {"recipe": {"table": made, "missing": missing, "small": small(recipe[is_small])}}
     rules = pd.read_csv(FILES["rules"], dtype=str, keep_default_na=False)
     numbers = pd.DataFrame(
         {"family": rules.family.map([*FAMILIES].index), "seed": rules.seed.map(int)}
