@@ -105,10 +105,9 @@ def test_groups_and_keywords_are_the_same_options(make_config):
 
 def test_the_fit_of_rows_refuses_what_has_no_effect_on_it(make_config):
     config = make_config("long_multiplication")
-    for option, value in (("values", "soft"), ("anchors", "corner"), ("layer", "last")):
-        with pytest.raises(OptionError, match=f"{option} = '{value}': the fit rows has .* alone"):
-            plan_calibration(config, **{option: value})
-    assert plan_calibration(config, values="hard").calibration.values == "hard"
+    with pytest.raises(OptionError, match="layer = 'last': the fit rows has own alone"):
+        plan_calibration(config, layer="last")
+    assert plan_calibration(config, layer="own").calibration.layer == "own"
 
 
 def test_a_configuration_comes_back_from_its_file(make_config, tmp_path):

@@ -10,7 +10,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -31,11 +39,19 @@ class Options(BaseModel):
     group_title: ClassVar[str] = "options"
     #: where the help shows its fields, if they do not say
     help_panel: ClassVar[str] = ""
+    #: options of earlier versions, which their runs have without a value
+    removed: ClassVar[tuple[str, ...]] = ()
 
     @property
     def chosen(self) -> dict[str, Any]:
         """The values that were given, without defaults."""
         return {name: getattr(self, name) for name in self.model_fields_set}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, data: Any) -> Any:
+        unset = {n for n in cls.removed if isinstance(data, dict) and data.get(n, 0) is None}
+        return {name: data[name] for name in data if name not in unset} if unset else data
 
     @field_validator("*", mode="before")
     @classmethod

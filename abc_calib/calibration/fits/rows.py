@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationInfo, field_validator
+from pydantic import field_validator
 
 from abc_calib.calibration.capture import CHUNK
 from abc_calib.calibration.fits.base import Evidence, Fit
@@ -46,12 +46,11 @@ the ones that lines are judged by before a retraining."""
 class RowsOptions(NnlsOptions):
     """A calibration by this fit: its lines are those of all layers and heads."""
 
-    @field_validator("layer", "anchors", "values")
+    @field_validator("layer")
     @classmethod
-    def _only_one(cls, word: str, info: ValidationInfo) -> str:
-        only = cls.model_fields[info.field_name or ""].default
-        if word != only:
-            raise ValueError(f"the fit rows has {only} alone: leave it out, or choose another fit")
+    def _own(cls, word: str) -> str:
+        if word != "own":
+            raise ValueError("the fit rows has own alone: leave it out, or choose another fit")
         return word
 
 
@@ -115,8 +114,7 @@ class Rows(Fit):
 
     def _heads(self, site: Site, lines: Sequence[tuple[Site, Line]]) -> Heads:
         """The lines at a site of a layer's heads, each of which has one of ``lines``, or none."""
-        sink = self.sinks[site]
-        closed = () if sink is None else (sink,)
+        closed = self.sink(site)
         heads = [(line,) if at == site else closed for at, line in lines]
         return (*heads, *(closed,) * self.heads)[: self.heads]
 
@@ -178,7 +176,7 @@ class Rows(Fit):
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
         weight = dict(zip(self.lines[site], self.weights[site].tolist(), strict=True))
-        return weight.get(line, 0.0), "sink" if line == self.sinks[site] else ""
+        return weight.get(line, 0.0), "sink" if (line,) == self.sink(site) else ""
 
 
 OWN = Line("diag", 0, 0)
