@@ -48,7 +48,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
 
 @command(threads=0, tables=True)
 def stress(options: StressOptions, run: RunArgument = None) -> Result:
-    """Look for inputs that a model gets wrong: carry chains, all nines, and a search.
+    """Look for inputs that a model gets wrong: hard ones such as carry chains, and a search.
 
     Writes stress.json into the run.
 
@@ -58,15 +58,8 @@ def stress(options: StressOptions, run: RunArgument = None) -> Result:
 
     opened_run, rows = abc.Run.open(run), list[Any]()
     abc.stress(opened_run, options=options, on_row=rows.append)
-    cells: dict[str, dict[int, str]] = {}
-    for row in rows:
-        cells.setdefault(row.family, {})[row.length] = f"{row.wrong}/{row.n}"
-    if margins := {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}:
-        cells["smallest margin in the search"] = margins
-    lengths = sorted({row.length for row in rows})
-    heads = [str(length) for length in lengths]
-    lines = [[name, *map(by_length.get, lengths)] for name, by_length in cells.items()]
-    table = Table(["inputs", *heads], lines, right=heads, title="wrong of tried, by digits")
+    heads = ("digits", "tried", "wrong", "smallest margin")
+    table = Table(heads, [[row.length, row.n, row.wrong, row.margin] for row in rows], right=heads)
     failure, least = "nothing failed", smallest(rows)
     if least is not None:
         around = " / ".join(least.around)

@@ -160,10 +160,8 @@ class StressOptions(Options):
     lengths: Lengths | None = option(
         None, "Digits, as in 6,50; by default the training length, one more, and 50.", min_length=1
     )
-    samples: int = option(100, "Problems of each family and length.", ge=1, le=MOST_SAMPLES)
-    search: int = option(
-        2000, "Mutated problems of each length, guided by the logit margin.", ge=0, le=10**9
-    )
+    samples: int = option(100, "Hard problems of each length.", ge=1, le=MOST_SAMPLES)
+    search: int = option(2000, "Mutations of them, guided by the logit margin.", ge=0, le=10**9)
     seed: int = option(0, "Seed of the problems.", ge=0, le=LARGEST_SEED)
     dense: bool = option(False, DENSE)
 
