@@ -62,8 +62,7 @@ def stress(options: StressOptions, run: RunArgument = None) -> Result:
     table = Table(heads, [[row.length, row.n, row.wrong, row.margin] for row in rows], right=heads)
     failure, least = "nothing failed", smallest(rows)
     if least is not None:
-        around = " / ".join(least.around)
-        failure = f"smallest failure: {least.text()}; around it are {around}"
+        failure = f"smallest failure: {least.text()}"
     path = opened_run.path / "stress.json"
     return Result(json.loads(path.read_text()), [table, failure], [f"written to {path}"], table)
 

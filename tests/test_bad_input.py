@@ -101,7 +101,6 @@ abc train lookup --model gru --backbone big => unknown backbone 'big': choose on
 abc train lookup --model gru --width 7 => width 7 and d_head 128: choose even numbers
 abc train lookup --model gru --heads 2 => an option of transformer and decoder, not of
 abc train lookup --model lstm => unknown model 'lstm': choose transformer or decoder or gru
-abc train lookup --epochs 3 => epochs are for recurrent models
 abc heatmap --digits 501 => --digits 501: input should be less than or equal to 500
 abc heatmap --input 12 --panel bias => --panel bias: one source has attention alone
 abc heatmap --width wide => give column, page, neurips

@@ -73,7 +73,7 @@ WRONG: list[tuple[str, tuple[object, ...], dict[str, object], str]] = [
     ("train", (3,), {}, "3 is not a task: give its name"),
     ("train", ("addition",), {"stpes": 20}, "unknown option 'stpes': choose among"),
     ("train", ("addition",), {"steps": 0}, "steps = 0: input should be greater than or equal to 1"),
-    ("train", ("addition",), {"epochs": "x"}, "epochs = 'x': input should be a valid integer"),
+    ("train", ("addition",), {"batch": "x"}, "batch = 'x': input should be a valid integer"),
     ("train", ("addition",), {"embedding": 8}, "embedding = 8: an option of gru, not of transf"),
     (
         "check_task",

@@ -327,7 +327,6 @@ def test_a_search_finds_smaller_margins_than_it_began_with_and_failures_say_wher
     if least.step < len(right):
         assert least.wanted == right[least.step]
     assert least.wrote != least.wanted and least.problem in least.text()
-    assert all(len(part) <= 5 for part in least.around)
 
 
 def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
@@ -335,7 +334,7 @@ def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     told = abc("stress", tiny.vanilla, *words, "--json", "-q").json()
     assert told["smallest"]["digits"] == 9 and sum(row["wrong"] for row in told["rows"]) > 50
     said = abc("stress", tiny.vanilla, *words)
-    assert "smallest failure" in said.out and "around it are" in said.out
+    assert "smallest failure" in said.out
     assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][0]["length"] == 9
 
 

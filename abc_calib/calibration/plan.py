@@ -19,11 +19,12 @@ from abc_calib.config import (
     take,
 )
 from abc_calib.errors import OptionError, UsageError
-from abc_calib.evaluation.memory import check_samples, check_training
+from abc_calib.memory import check_samples
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
+from abc_calib.training.plan import check_training
 from abc_calib.training.recipes import Recipe, recipe_of
 from abc_calib.version import __version__
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from abc_calib.config.options import Options, Word, csv_field, option
-from abc_calib.config.training import TASK, TRAINING
+from abc_calib.config.training import TASK
 from abc_calib.errors import UsageError
 
 LONGEST = 10**7
@@ -79,13 +79,6 @@ class RecipeOptions(Options):
     model: Word | None = option(
         None,
         "transformer (an encoder-decoder), decoder (decoder-only) or gru; by default transformer.",
-    )
-    epochs: int | None = option(
-        None,
-        "gru: passes through the training set, instead of steps.",
-        panel=TRAINING,
-        ge=1,
-        le=10**6,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from abc_calib.data import Data
 from abc_calib.evaluation.failures import Failure, failure, smallest_margins
-from abc_calib.evaluation.memory import check_memory, check_samples
+from abc_calib.memory import check_samples, check_source
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator
 
@@ -43,7 +43,7 @@ def stress(
     on_row: Callable[[Stressed], None] = lambda _: None,
 ) -> list[Stressed]:
     """Search each length: ``samples`` hard problems of all families, then ``search`` mutations."""
-    check_memory(model, 1, data.layout_at(max(lengths)).keys, 16, "lengths")
+    check_source(model, data.layout_at(max(lengths)).keys, 16, "lengths")
     check_samples(samples, max(lengths))
     check_samples(min(search, CHILDREN), max(lengths), "lengths")
     rows: list[Stressed] = []

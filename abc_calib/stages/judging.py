@@ -99,7 +99,7 @@ def evaluate(
     model = loaded.load_model().to(resolve_device(device, doubles=True))
     evaluator = Evaluator(model, chosen.dense)
     rows: list[Row] = []
-    total = sum(len(data.lengths_of(kind, sizes)) for kind in kinds if kind in data.tests)
+    total = sum(len(data.tests_of(kind, sizes)) for kind in kinds if kind in data.tests)
     try:
         with bar("evaluating", progress, "rows") as update:
 

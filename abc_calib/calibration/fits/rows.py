@@ -26,7 +26,7 @@ from pydantic import field_validator
 from abc_calib.calibration.capture import CHUNK
 from abc_calib.calibration.fits.base import Evidence, Fit
 from abc_calib.calibration.fits.nnls import NnlsOptions, fit
-from abc_calib.calibration.windows import contradictions, seen, smallest
+from abc_calib.calibration.windows import disputed, hashed, seen, smallest
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError
@@ -130,15 +130,15 @@ class Rows(Fit):
         usual = data.training(UNREACHED_STEP + 2, PROBLEMS)
         batches = [self._windows(b, lines) for b in (data.training_of_few_digits(PROBLEMS), usual)]
         windows, written = (np.concatenate(part) for part in zip(*batches, strict=True))
-        if wrong := contradictions(windows, written):
+        if wrong := disputed(hashed(windows).sum(1), written)[0]:
             longest = "x".join(
                 map(str, data.size if isinstance(data.size, tuple) else (data.size,))
             )
             raise AbcError(
-                f"no lines were found that decide what is written: {wrong} times a window is "
-                "followed by another token than before. Train longer, on more rows and columns "
-                f"than {longest}, or give a smaller threshold; docs/rows.md "
-                "says which outputs local windows can decide"
+                f"no lines were found that decide what is written: {wrong} of {len(written)} rows "
+                "see what others see that write another token. Train longer, on more rows and "
+                f"columns than {longest}, or give a smaller threshold; docs/rows.md says which "
+                "outputs local windows can decide"
             )
         chosen = [heavy[k] for k in smallest(windows, written, [entry[0] for entry in heavy])]
         picked = {site: [x for _, s, x in reversed(chosen) if s == site] for site in self.lines}
