@@ -179,11 +179,3 @@ def take_work(keywords: dict[str, Any]) -> Work:
         names = ", ".join(field.name for field in fields(Work))
         raise UsageError(f"unknown option {next(iter(keywords))!r}: choose among {names}")
     return work
-
-
-def created(
-    config: RunConfig, out: Path | str | None, write: Callable[[Path], None] = lambda folder: None
-) -> Run:
-    """The new run, its training data's fingerprint in its configuration."""
-    fingerprint = Run.draft(config).data.training(0, 256).hash()
-    return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, write)
