@@ -160,7 +160,7 @@ def allowed(weights: np.ndarray, chosen: tuple[int, ...], threshold: float) -> s
 
 def kept_lines(lines, weights, threshold):
     """What the heads of one layer keep."""
-    return tuple(tuple(lines[k] for k, _ in head) or (SINK,) for head in select(weights, threshold))
+    return tuple((SINK if k is None else lines[k],) for k in select(weights, threshold))
 
 
 @given(WEIGHTS, st.sampled_from([0.2, 0.5]))

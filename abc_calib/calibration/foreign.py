@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_calib.calibration.fits.base import Evidence
-from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
+from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.windows import disputed, leaves_open, through
-from abc_calib.config import build
+from abc_calib.config import CalibrationOptions, build
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
@@ -193,7 +193,7 @@ def fit_lines(
 
     A head without one is closed onto a sink, which reads nothing new.
     """
-    options = build(NnlsOptions, threshold=threshold, dirs=dirs)
+    options = Nnls.resolved(build(CalibrationOptions, threshold=threshold, dirs=dirs))
     return Nnls(evidence_of(attention), options).bias(threshold)
 
 

@@ -14,7 +14,6 @@ from abc_calib.config import (
     RetrainedOptions,
     RunConfig,
     TrainOptions,
-    build,
     refuse_unknown,
     take,
 )
@@ -67,8 +66,7 @@ def depth(config: RunConfig, decoder_layers: int | None) -> dict[str, int]:
 
 def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
     """The same with the fit's own choice wherever nothing was asked for."""
-    values = {name: value for name, value in options.model_dump().items() if value is not None}
-    return build(fit_type(options.fit).options_type, **values)
+    return fit_type(options.fit).resolved(options)
 
 
 def check_sites(options: CalibrationOptions, config: RunConfig) -> None:

@@ -1,22 +1,12 @@
 """A fit: how lines are found in attention: explained in CONTRIBUTING.md, executed by a test."""
 
-from typing import Literal
-
 from abc_calib.calibration.fits import FITS, Fit
 from abc_calib.calibration.fits.nnls import candidates, fit
-from abc_calib.config import CalibrationOptions
-
-
-class LoudestOptions(CalibrationOptions):
-    """A calibration by this fit."""
-
-    layer: Literal["own"] = "own"
 
 
 class Loudest(Fit):
     """Each head follows the line that explains most of its attention."""
 
-    options_type = LoudestOptions
     thresholds = (0.5, 0.2)
 
     def __init__(self, evidence, options):

@@ -13,8 +13,12 @@ import numpy as np
 from abc_calib.calibration.capture import average_attention, capture
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
+from abc_calib.errors import OptionError
 from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
 from abc_calib.nn.base import AttentionWeights
+
+CHOICES = ("layer", "average", "attention")
+"""Options of a calibration that not every fit has."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,10 @@ class Fit(ABC):
     training lengths left out and lets a row see least.
     """
 
-    #: the options of a calibration, with this fit's own defaults
-    options_type: ClassVar[type[CalibrationOptions]]
+    #: of the options ``CHOICES`` those that it has, with its own defaults
+    defaults: ClassVar[Mapping[str, str]] = {"layer": "own"}
+    #: is a threshold a share of attention?
+    by_share: ClassVar[bool] = True
     thresholds: ClassVar[tuple[float, ...]]
     #: does a head without lines read nothing new, or is it left open?
     closes: ClassVar[bool] = True
@@ -103,6 +109,19 @@ class Fit(ABC):
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         self.evidence, self.options = evidence, options
+
+    @classmethod
+    def resolved(cls, options: CalibrationOptions) -> CalibrationOptions:
+        """Fill in what was not asked for; ``OptionError`` for what this fit does not have."""
+        for name in CHOICES:
+            if (value := getattr(options, name)) is not None and name not in cls.defaults:
+                rule = f"the fit {options.fit} has no such choice: leave it out"
+                raise OptionError(name, value, rule)
+        k = options.threshold
+        if cls.by_share and k is not None and not (isinstance(k, float) and 0 < k <= 1):
+            raise OptionError("threshold", k, "give a share, more than 0 and at most 1")
+        unset = {name: x for name, x in cls.defaults.items() if getattr(options, name) is None}
+        return options.model_copy(update=unset)
 
     @abstractmethod
     def bias(self, threshold: Any) -> LineBias:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,15 +13,6 @@ from abc_calib.config import CalibrationOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import FARTHEST, Direction, formula
-
-
-class MeanOptions(CalibrationOptions):
-    """A calibration as in the paper: from the corners, the last layer's lines in all layers."""
-
-    layer: Literal["own", "first", "last"] = "last"
-    average: Literal["all", "sum"] = "all"
-    attention: Literal["weights", "raw"] = "weights"
-
 
 END = Line("anti", CORNER, 0, stride=FARTHEST - 1)
 """Of a matrix of any width the cell at the top right: the end of the source in row 0."""
@@ -32,7 +23,12 @@ LAST = -1
 class Mean(Fit):
     """Lines whose mean stands out in the averaged attention."""
 
-    options_type = MeanOptions
+    defaults: ClassVar[Mapping[str, str]] = {
+        "layer": "last",
+        "average": "all",
+        "attention": "weights",
+    }
+    by_share = False
     thresholds = (4.0,)
     closes = False
 

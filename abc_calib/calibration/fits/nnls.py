@@ -11,36 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import field_validator
 
 from abc_calib.calibration.fits.base import FIRST, Evidence, Fit, sinks
 from abc_calib.config import CalibrationOptions
-from abc_calib.config.options import option
 from abc_calib.errors import UsageError
 from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import Direction
 from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.lines import LineGather
-
-
-class NnlsOptions(CalibrationOptions):
-    """A calibration by this fit: lines from the delimiters, each layer's own, one per head."""
-
-    threshold: float | None = option(
-        None, "Least share of a head's attention on a line.", gt=0, le=1
-    )
-    layer: Literal["own", "first", "last"] = "own"
-
-    @field_validator("average", "attention")
-    @classmethod
-    def _of_the_mean(cls, word: str | None) -> str | None:
-        if word is not None:
-            raise ValueError("only the fit mean averages along lines: leave it out, or choose it")
-        return word
 
 
 @dataclass(frozen=True)
@@ -57,7 +38,6 @@ class Fitted:
 class Nnls(Fit):
     """Non-negative least squares over the candidate lines of every head."""
 
-    options_type = NnlsOptions
     thresholds = (0.4, 0.3, 0.2, 0.1)  # from the fewest lines to the most
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):

@@ -14,18 +14,17 @@ own row alone. So a query sees no more than the lines say, however many layers t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from pydantic import field_validator
 
 from abc_calib.calibration.capture import CHUNK
 from abc_calib.calibration.fits.base import Evidence, Fit
-from abc_calib.calibration.fits.nnls import NnlsOptions, fit
+from abc_calib.calibration.fits.nnls import fit
 from abc_calib.calibration.windows import disputed, hashed, seen, smallest
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch
@@ -43,21 +42,10 @@ PROBLEMS = 2**14
 the ones that lines are judged by before a retraining."""
 
 
-class RowsOptions(NnlsOptions):
-    """A calibration by this fit: its lines are those of all layers and heads."""
-
-    @field_validator("layer")
-    @classmethod
-    def _own(cls, word: str) -> str:
-        if word != "own":
-            raise ValueError("the fit rows has own alone: leave it out, or choose another fit")
-        return word
-
-
 class Rows(Fit):
     """Non-negative least squares on a grid, by kind of query, and the lines that decide."""
 
-    options_type = RowsOptions
+    defaults: ClassVar[Mapping[str, str]] = {}
     thresholds = (0.01,)
     right_at_least = 0.1  # its lines are kept only if they decide what is written
 
