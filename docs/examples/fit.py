@@ -13,23 +13,23 @@ class Loudest(Fit):
         super().__init__(evidence, options)
         size = evidence.parts, evidence.length
         lines = {site: candidates(site, options.dirs_at(site), *size) for site in options.sites}
-        self.looked = self.fitted = fit(evidence.captured(), lines)
+        self.weights = fit(evidence.captured(), lines)  # (layers, heads, lines) by site
+        self.looked = self.lines = lines
 
     def bias(self, threshold):
         def kept(site, weights):
             best = weights.argmax()
-            follows = weights[best] >= threshold
-            return (self.fitted[site].lines[best],) if follows else self.sink(site)
+            return (self.lines[site][best],) if weights[best] >= threshold else self.sink(site)
 
         return self.made(
             {
-                site: tuple(tuple(kept(site, head) for head in layer) for layer in fitted.weights)
-                for site, fitted in self.fitted.items()
+                site: tuple(tuple(kept(site, head) for head in layer) for layer in layers)
+                for site, layers in self.weights.items()
             }
         )
 
     def share(self, site, layer, head, line):
-        lines, weights = self.fitted[site].lines, self.fitted[site].weights[layer, head]
+        lines, weights = self.lines[site], self.weights[site][layer, head]
         return float(weights[lines.index(line)]) if line in lines else 0.0, ""
 
 

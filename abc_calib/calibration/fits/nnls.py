@@ -10,7 +10,6 @@ names one key for every row of every sample.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,17 +21,6 @@ from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import Direction
 from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.lines import LineGather
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """Candidate lines of one site and the share of attention each explains.
-
-    ``weights`` is ``(layers, h, lines)``.
-    """
-
-    lines: tuple[Line, ...]
-    weights: np.ndarray
 
 
 class Nnls(Fit):
@@ -48,29 +36,29 @@ class Nnls(Fit):
         }
         if not any(searched.values()):
             raise UsageError("there is no line in these directions at these sites: name others")
-        self.looked = self.fitted = dict[Site, Fitted]()
-        for site, site_fit in fit(evidence.captured(), searched).items():
-            origins = self.origins(len(site_fit.weights))
-            kept = [k for k, x in enumerate(site_fit.lines) if (site, x) != ("self", FIRST)]
-            lines = tuple(site_fit.lines[k] for k in kept)
-            self.fitted[site] = Fitted(lines, site_fit.weights[origins][:, :, kept])
+        #: at each site the lines, and the share of attention of each, ``(layers, h, lines)``
+        self.looked = self.lines = dict[Site, list[Line]]()
+        self.weights = dict[Site, np.ndarray]()
+        for site, weights in fit(evidence.captured(), searched).items():
+            kept = [k for k, x in enumerate(searched[site]) if (site, x) != ("self", FIRST)]
+            self.lines[site] = [searched[site][k] for k in kept]
+            self.weights[site] = weights[self.origins(len(weights))][:, :, kept]
 
     def bias(self, threshold: float) -> LineBias:
         sites: dict[Site, tuple[Heads, ...]] = {}
         for group in self.groups:
-            if not (present := [site for site in group if site in self.fitted]):
+            if not (present := [site for site in group if site in self.lines]):
                 continue
-            named = [(site, line) for site in present for line in self.fitted[site].lines]
-            weights = [self.fitted[site].weights for site in present]
-            layers = [select(layer, threshold) for layer in np.concatenate(weights, 2)]
+            named = [(site, line) for site in present for line in self.lines[site]]
+            weights = np.concatenate([self.weights[site] for site in present], 2)
+            layers = [select(layer, threshold) for layer in weights]
             for site in present:
                 site_lines = {k: line for k, (where, line) in enumerate(named) if where == site}
                 sites[site] = tuple(_lines(site_lines, heads, self.sink(site)) for heads in layers)
         return self.made(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
-        fitted = self.fitted[site]
-        weights = dict(zip(fitted.lines, fitted.weights[layer, head].tolist(), strict=True))
+        weights = dict(zip(self.lines[site], self.weights[site][layer, head].tolist(), strict=True))
         weight = weights.get(line, 0.0)
         if weight > 0 and weight == max(weights.values()):
             return weight, ""
@@ -113,8 +101,8 @@ def _of(lines: list[Line], dirs: Sequence[Direction]) -> list[Line]:
 
 def fit(
     captured: Iterable[AttentionWeights], lines: dict[Site, tuple[Line, ...]]
-) -> dict[Site, Fitted]:
-    """Non-negative least squares for every site, layer and head.
+) -> dict[Site, np.ndarray]:
+    """Non-negative least squares: the weight of each line at a site, ``(layers, h, lines)``.
 
     The normal equations are summed over the parts, so memory does not grow with the samples.
     """
@@ -136,7 +124,7 @@ def fit(
                 picked = torch.take_along_dim(layer, key, dim=3) * on_line
                 sums.append(picked.double().sum((0, 2)))  # (h, k)
             along[site] = along.get(site, 0) + torch.stack(sums).cpu().numpy()
-    return {site: Fitted(lines[site], _solve(overlap[site], along[site])) for site in overlap}
+    return {site: _solve(overlap[site], along[site]) for site in overlap}
 
 
 def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:

@@ -67,9 +67,8 @@ class Rows(Fit):
         """Of each line at a site the mean share of all heads, of the kind that follows it most."""
         most: dict[Site, np.ndarray] = {}
         for kind in KINDS:
-            for site, fitted in fit(self._of_kind(kind), self.lines).items():
-                share = fitted.weights.mean((0, 1))
-                most[site] = np.maximum(most.get(site, 0.0), share)
+            for site, weights in fit(self._of_kind(kind), self.lines).items():
+                most[site] = np.maximum(most.get(site, 0.0), weights.mean((0, 1)))
         return most
 
     def _of_kind(self, kind: str) -> Iterator[AttentionWeights]:
