@@ -1,8 +1,14 @@
-"""How much memory is free."""
+"""What fits the free memory, and one refusal of what does not."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from abc_calib.errors import AbcError, OptionError
+
+BYTES_PER_DIGIT = 75
+"""What drawing and laying out a test set takes at its peak, measured on all tasks."""
 
 
 def available_memory() -> int | None:
@@ -29,14 +35,36 @@ def _left_of_group(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
         return None
 
 
-def gibibytes(size: int) -> str:
-    """A size as a person reads it."""
-    return f"{size / 2**30:,.1f} GiB"
-
-
 def lacking(needed: int) -> str:
     """How many bytes are ``needed`` and how many free; empty where they fit or none can tell."""
     free = available_memory()
     if free is None or needed <= 0.9 * free:
         return ""
-    return f"about {gibibytes(needed)}, and {gibibytes(free)} are free"
+    return f"about {needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free"
+
+
+def refuse(option: str, value: object, needed: int, what: str) -> None:
+    """``OptionError`` if ``needed`` bytes are not free; ``option`` is what needs them."""
+    if shortage := lacking(needed):
+        raise OptionError(option, value, f"{what} {shortage}; give less")
+
+
+def check_samples(samples: int, length: int, option: str = "samples") -> None:
+    """``OptionError`` if a test set of ``samples`` problems would not fit the free memory."""
+    value = samples if option == "samples" else length
+    what = f"{samples} samples of {length} digits need"
+    refuse(option, value, BYTES_PER_DIGIT * samples * length, what)
+
+
+def check_source(model: Any, keys: int, steps: int, option: str = "") -> None:
+    """Raise an error if one source of ``keys`` tokens would not fit the free memory of a model.
+
+    ``OptionError`` where an ``option`` asks for it.
+    """
+    shortage = lacking(model.memory_needed(1, keys, steps))
+    if model.device.type == "cpu" and shortage:
+        rule = (
+            f"a source of {keys} tokens needs {shortage}: use a shorter one, or a calibrated "
+            "model whose heads all follow lines, which takes memory linear in length"
+        )
+        raise OptionError(option, keys, rule) if option else AbcError(rule)

@@ -52,7 +52,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
 def stress(options: StressOptions, run: RunArgument = None) -> Result:
     """Search for inputs that a model gets wrong.
 
-    Tries carry chains, all nines, and a search by mutation; writes stress.json into the run.
+    Mutates the worst of hard problems, such as carry chains; writes stress.json into the run.
 
     Examples: **abc stress** · **abc stress RUN --lengths 6,50,200 --search 5000**
     """
@@ -60,19 +60,11 @@ def stress(options: StressOptions, run: RunArgument = None) -> Result:
 
     opened_run, rows = abc.Run.open(run), list[Any]()
     abc.stress(opened_run, options=options, on_row=rows.append)
-    cells: dict[str, dict[int, str]] = {}
-    for row in rows:
-        cells.setdefault(row.family, {})[row.length] = f"{row.wrong}/{row.n}"
-    if margins := {row.length: f"{row.margin:.2f}" for row in rows if row.margin is not None}:
-        cells["smallest margin in the search"] = margins
-    lengths = sorted({row.length for row in rows})
-    heads = [str(length) for length in lengths]
-    lines = [[name, *map(by_length.get, lengths)] for name, by_length in cells.items()]
-    table = Table(["inputs", *heads], lines, right=heads, title="wrong of tried, by digits")
+    heads = ("digits", "tried", "wrong", "smallest margin")
+    table = Table(heads, [[row.length, row.n, row.wrong, row.margin] for row in rows], right=heads)
     failure, least = "nothing failed", smallest(rows)
     if least is not None:
-        around = " / ".join(least.around)
-        failure = f"smallest failure: {least.text()}; around it are {around}"
+        failure = f"smallest failure: {least.text()}"
     path = opened_run.path / "stress.json"
     return Result(json.loads(path.read_text()), [table, failure], [f"written to {path}"], table)
 

@@ -59,7 +59,6 @@ GROUPS: list[type[Options]] = [
     config.TrainOptions,
     *config.MODEL_OPTIONS.values(),
     config.CalibrationOptions,
-    *(fit.options_type for fit in FITS.values()),
     config.RetrainedOptions,
     config.EvaluateOptions,
     config.StressOptions,

@@ -283,12 +283,6 @@ class Arithmetic(Task):
         operands = tuple(map(without_zeros, values))
         return self.write(Problems(operands, problems.answer.take(np.array([row]))), 0)
 
-    def smallest(self) -> list[str]:
-        """Nothing but zeros, and all zeros but the last operand, of one digit each."""
-        last = ["0"] if self.count == 1 else list(DIGITS[: self.base])
-        zeros = ["0"] * (self.count - 1)
-        return [(self.operator or "").join([*zeros, digit]) for digit in last]
-
     def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """Operands with the given digit counts and long carry chains, if a task says how."""
         return tuple(self._random(rng, count) for count in counts)

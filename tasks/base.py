@@ -209,10 +209,6 @@ class Task(ABC):
         """``n`` changed copies of problems, for the search of hard ones."""
         raise self._no_rule()
 
-    def smallest(self) -> list[str]:
-        """Sources of zeros, as a person writes them."""
-        raise self._no_rule()
-
     def _no_rule(self) -> TaskError:
         return TaskError(
             f"{self.name} has no rule, since its class says no step: stress and certificates need "

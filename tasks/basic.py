@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.arithmetic import DIGITS, Arithmetic
+from tasks.arithmetic import Arithmetic
 from tasks.base import Problems, TaskError
 from tasks.ragged import Ragged, Rng
 
@@ -169,10 +169,6 @@ class Subtraction(Arithmetic):
         first, second = operands
         problem = f"{self.digits_of(first, row)}-{self.digits_of(second, row)}"
         return TaskError(f"{problem} is below 0: {self.name} takes a-b with a not smaller than b")
-
-    def smallest(self) -> list[str]:
-        """A digit less zero, which is what it was."""
-        return [f"{digit}-0" for digit in DIGITS[: self.base]]
 
     def _chains(self, rng: Rng, *counts: np.ndarray) -> tuple[Ragged, ...]:
         """A borrow that runs through columns of equal digits, or of zeros above the second."""

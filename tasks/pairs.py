@@ -126,9 +126,6 @@ class FilePairs(Task):
         first, *others = (rule.task.parse(rule.problem(source)) for source in parents.source)
         return rule.texts(rule.task.mutated(rng, first.joined(*others), n))
 
-    def smallest(self) -> list[str]:
-        return [self._rule.render(source) for source in self._rule.task.smallest()]
-
     @property
     def _rule(self) -> Written:
         if self.follows is None:

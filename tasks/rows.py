@@ -289,9 +289,6 @@ class Sum(RowTask):
         counts = [np.where(long == k, digits, count) for k, count in enumerate(short)]
         return self.problems(*(self._random(rng, count) for count in counts))
 
-    def smallest(self) -> list[str]:
-        return ["0", *(f"0+{digit}" for digit in DIGITS[: self.base])]
-
 
 # Their rules
 

@@ -170,13 +170,6 @@ class WordTask(WordRule):
         mutants = self.posed(self._by_turns([*ticks, Ragged(values, lengths)])).joined(parents)
         return mutants.take(np.arange(min(n, len(mutants))))
 
-    def smallest(self) -> list[str]:
-        by, least = self._rule.first, 1
-        while len(by.tapes) == 1 and not by.ending(least)[-1][[*by.start]].any():
-            least += 1
-        drawn = self.sample_between(np.random.default_rng(0), 16, least, least)
-        return sorted({self.write(drawn, i) for i in range(len(drawn))})
-
 
 MOST_TRIES = 20
 """Draws of a number of sources, where many that are drawn are none."""

@@ -161,7 +161,7 @@ SLOW = {"calibrate", "heatmap"}
 LONG = {"demo", "compile", "export", "retrain", "certify", "verify", "repair", "prove"}
 """Commands that are no moment's work, whatever they are given."""
 LONG_WORK = {
-    *("batch", "steps", "epochs", "max_len", "samples", "search", "seeds", "minutes", "budget"),
+    *("batch", "steps", "max_len", "samples", "search", "seeds", "minutes", "budget"),
 }
 """Options whose largest values are nothing but much work."""
 

@@ -58,10 +58,9 @@ abc train copy --model gru --optimizer muon => --optimizer muon: this model take
 abc train => name a task (abc tasks lists them), or a run to --resume
 abc train successor --resume x => name a task (abc tasks lists them), or a run to --res
 abc calibrate --fit magic => unknown fit 'magic': choose one of nnls, mean, rows
-abc calibrate --threshold 2 => --threshold 2.0: give a number
-abc calibrate --average sum => --average sum: only the fit mean averages along lines: leave it
-abc calibrate --attention raw => --attention raw: only the fit mean averages along lines: leave it
-abc calibrate --fit mean --average sum --anchors segment => --average sum: sums are along lines from
+abc calibrate --threshold 2 => --threshold 2.0: give a share, more than 0 and at most 1
+abc calibrate --average sum => --average sum: the fit nnls has no such choice: leave it out
+abc calibrate --attention raw => --attention raw: the fit nnls has no such choice: leave it out
 abc calibrate --fit mean --threshold cross=4,cross=1 => --threshold cross=4,cross=1: a site is named
 abc calibrate --fit mean --threshold up=1 => --threshold up: give encoder, self or cross
 abc calibrate --fit mean --threshold self=1 => --threshold self=1.0: cross is not named; name self
@@ -102,7 +101,6 @@ abc train lookup --model gru --backbone big => unknown backbone 'big': choose on
 abc train lookup --model gru --width 7 => width 7 and d_head 128: choose even numbers
 abc train lookup --model gru --heads 2 => an option of transformer and decoder, not of
 abc train lookup --model lstm => unknown model 'lstm': choose transformer or decoder or gru
-abc train lookup --epochs 3 => epochs are for recurrent models
 abc heatmap --digits 501 => --digits 501: give a whole number from 1 to 500
 abc prove addition --seeds x => --seeds x: give a whole number
 abc prove addition --seeds 0 => --seeds 0: give a number of at least 1

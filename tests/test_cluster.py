@@ -89,8 +89,8 @@ def plugin(tmp_path):
     path.write_text(TASK)
     load_plugin(path)
     yield path
-    for one in files.loaded():
-        files._forget(one)
+    for module in [*files._PLUGINS]:
+        files.forget(module)
 
 
 def weights(root, one):

@@ -27,7 +27,7 @@ from abc_calib.evaluation.exact import (
 )
 from abc_calib.evaluation.failures import failure, margins, smallest_margins
 from abc_calib.evaluation.metrics import wilson_interval
-from abc_calib.evaluation.parts import in_parts, one_thread
+from abc_calib.evaluation.parts import in_parts
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.nn.base import Decoded, Model
 from abc_calib.reporting.tables import accuracy_table
@@ -258,15 +258,6 @@ def test_each_part_has_one_thread_and_they_meet():
     assert in_parts(work, torch.arange(2)) == [(0, 1), (1, 1)]
 
 
-def test_evaluations_at_once_go_back_to_the_threads_of_the_first():
-    torch.set_num_threads(3)
-    first, second = one_thread(), one_thread()
-    assert first.__enter__() == second.__enter__() == 3
-    first.__exit__(None, None, None)
-    second.__exit__(None, None, None)
-    assert torch.get_num_threads() == 3
-
-
 def test_a_test_set_without_problems_is_named(half_trained, monkeypatch):
     data, model = half_trained
     empty = data.test(3, 4).take(torch.arange(0))
@@ -314,13 +305,11 @@ def test_margins_are_those_of_the_logits(half_trained):
 
 def test_a_search_finds_smaller_margins_than_it_began_with_and_failures_say_where(half_trained):
     source, model = half_trained
-    rows = stress(model, source, [4, 6], samples=30, search=400)
-    searched = next(row for row in rows if row.family == "search")
-    assert searched.n == 400 and searched.wrong > 0 and searched.failures
+    rows = searched, _ = stress(model, source, [4, 6], samples=30, search=400)
+    assert searched.n == 430 and searched.wrong > 0 and searched.failures
     hard = source.task.hard(np.random.default_rng(0), 60, 4)
     first = smallest_margins(model, source.lay_out(hard))
     assert searched.margin <= first.min() + 1e-3
-    assert rows[0].family == "all zeros" and rows[0].n == 1
     least = smallest(rows)
     every = [one for row in rows for one in row.failures]
     assert least is not None and least.digits == min(one.digits for one in every)
@@ -329,7 +318,6 @@ def test_a_search_finds_smaller_margins_than_it_began_with_and_failures_say_wher
     if least.step < len(right):
         assert least.wanted == right[least.step]
     assert least.wrote != least.wanted and least.problem in least.text()
-    assert all(len(part) <= 5 for part in least.around)
 
 
 def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
@@ -337,8 +325,8 @@ def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     told = abc("stress", tiny.vanilla, *words, "--json", "-q").json()
     assert told["smallest"]["digits"] == 9 and sum(row["wrong"] for row in told["rows"]) > 50
     said = abc("stress", tiny.vanilla, *words)
-    assert "smallest failure" in said.out and "around it are" in said.out
-    assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][1]["length"] == 9
+    assert "smallest failure" in said.out
+    assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][0]["length"] == 9
 
 
 def test_repair_of_a_certified_run_changes_nothing(tiny, abc):

@@ -244,7 +244,7 @@ def test_a_model_whose_positions_are_not_known_is_left_as_it_was():
     plain.model.rotary_emb.__class__ = type("Turned", (type(plain.model.rotary_emb),), {})
     with pytest.raises(UsageError, match="has no positions that this program can remove"):
         inject(plain, lines_for(plain), MARKS, neutral=True)
-    with pytest.raises(UsageError, match="anchors segment"):
+    with pytest.raises(UsageError, match="choose the fit nnls"):
         inject(plain, LineBias({"self": (((Line("diag", -1, 0),),) * 4,) * 2}), MARKS)
     assert torch.equal(logits(plain), before)
 

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CALIBRATED, VANILLA, assert_same_weights, digit_data, in_stream, view_of
+from conftest import CALIBRATED, VANILLA, assert_same_weights, digit_data, in_stream
 
 from abc_calib.calibration import capture as module
-from abc_calib.calibration import extend_bias, pipeline
+from abc_calib.calibration import pipeline
 from abc_calib.calibration import trial as check
 from abc_calib.calibration.capture import (
     average_attention,
@@ -24,9 +24,8 @@ from abc_calib.calibration.capture import (
     same_shape,
 )
 from abc_calib.calibration.fits import base as evidence
-from abc_calib.calibration.fits import nnls
 from abc_calib.calibration.fits.base import sinks
-from abc_calib.calibration.fits.mean import dense_bias, outstanding, segment_means
+from abc_calib.calibration.fits.mean import END, dense_bias, mean_lines
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.pipeline import calibrate, full_length
 from abc_calib.calibration.trial import Aim, Check, carries_over, choose, every_place, lines_of
@@ -35,10 +34,8 @@ from abc_calib.config import MODEL_OPTIONS, CalibrationOptions
 from abc_calib.data import DigitData
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.exact import exact_matches, greedy_matches
-from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
-from abc_calib.nn.base import AttentionWeights
+from abc_calib.geometry import DIRECTIONS, Line, LineBias
 from abc_calib.nn.build import build_model
-from abc_calib.nn.lines import LineGather
 from abc_calib.runs import Run
 
 
@@ -99,15 +96,14 @@ def test_only_the_asked_sites_and_directions_have_lines(find, fit):
     part = find(fit=fit, sites=("cross",)).bias
     assert part.sites == {"cross": whole.sites["cross"]}
     for direction in DIRECTIONS:
-        found = find(fit=fit, dirs=(direction,), empty="transparent").bias
-        assert {line.direction for line in found.every()} == {direction}
+        found = find(fit=fit, dirs=(direction,)).bias
+        lines = {line for line in found.every() if line not in sinks(1).values()}
+        assert {line.direction for line in lines} == {direction}
 
 
-@pytest.mark.parametrize(("fit", "values"), [("nnls", "hard"), ("mean", "soft")])
-def test_no_head_rests_on_the_first_row(find, fit, values):
+def test_no_head_rests_on_the_first_row(find):
     """It has read digits, from the second layer on, that no later row's answer depends on."""
-    asked = {"values": values, "empty": "sink", "anchors": "segment", "threshold": 0.05}
-    bias = find(fit=fit, **asked).bias
+    bias = find(threshold=0.05).bias
     own = [line for site, *_, lines in bias.each() for line in lines if site == "self"]
     assert own and not any(line.direction == "vert" for line in own)
 
@@ -132,8 +128,8 @@ def test_lines_are_read_from_samples_that_the_model_gets_right(vanilla, model, m
 
 def test_each_fit_has_its_own_defaults(find):
     for fit, own in (
-        ("nnls", {"layer": "own", "anchors": "segment", "values": "hard", "empty": "sink"}),
-        ("mean", {"layer": "last", "anchors": "corner", "values": "soft", "empty": "transparent"}),
+        ("nnls", {"layer": "own"}),
+        ("mean", {"layer": "last", "average": "all", "attention": "weights"}),
     ):
         assert find(fit=fit).bias == find(fit=fit, **own).bias
 
@@ -428,7 +424,7 @@ def test_raw_attention_is_the_scores_before_softmax_where_a_query_may_look(model
 
 
 def test_sums_and_directions_by_site_reach_the_lines(vanilla, model, find):
-    """The bias of a calibration by sums is that of ``extend_bias``, head by head."""
+    """The bias of a calibration by sums is that of ``mean_lines``, head by head."""
     by_site = {"encoder": 1.0, "self": 0.5, "cross": 2.0}
     found = find(
         fit="mean",
@@ -440,7 +436,9 @@ def test_sums_and_directions_by_site_reach_the_lines(vanilla, model, find):
         last = found.attention[site][-1]
         rows, keys = last.shape[1:]
         first = last[:, : vanilla.data.length]
-        expected = extend_bias(first, (rows, keys), dirs, by_site[site], "sum", site)
+        heads = mean_lines(first, dirs, by_site[site], summed=True)
+        end = (END,) if site == "cross" else ()
+        expected = dense_bias(tuple((*lines, *end) for lines in heads), (rows, keys))
         bias = dense_bias(found.bias.sites[site][0], (rows, keys))
         np.testing.assert_allclose(bias, expected, rtol=1e-6)
         assert np.isfinite(bias[:, 0, -1]).all() == (site == "cross")
@@ -522,14 +520,6 @@ def test_layer_says_whose_attention_is_read(find, fit):
     assert own != first != last
 
 
-@FITS
-@pytest.mark.parametrize("anchors", ["segment", "corner"])
-def test_lines_count_from_the_asked_anchors(find, fit, anchors):
-    found = find(fit=fit, anchors=anchors, empty="transparent", sites=("cross",), layer="own").bias
-    assert found.every()
-    assert {line.anchor for line in found.every()} == {anchors}
-
-
 @torch.no_grad()
 def test_a_head_behind_a_penalty_still_sees_the_other_keys(find, make_model):
     soft, hard = find(off_line_bias=-5.0).bias, find().bias
@@ -549,70 +539,16 @@ def test_a_head_behind_a_penalty_still_sees_the_other_keys(find, make_model):
             LineBias({}, refused)
 
 
-def test_soft_values_are_logarithms_of_weights_and_hard_ones_are_zero(find):
-    found = find(values="soft", threshold=0.1)
-    assert any(line.value < 0 for line in found.bias.every())
-    for *at, lines in found.bias.each():
-        rows = [r for r in found.table if [r.site, r.layer, r.head] == at]
-        if rows[0].note != "sink":
-            strongest = max(row.weight for row in rows)
-            expected = [np.log(row.weight / strongest) for row in rows]
-            assert [line.value for line in lines] == pytest.approx(expected, abs=2e-3)
-    soft, hard = find(fit="mean").bias, find(fit="mean", values="hard").bias
-    assert {line.value for line in hard.every()} == {0.0}
-    assert any(line.value < 0 for line in soft.every())
-    same = [[(x.direction, x.segment, x.offset) for x in bias.every()] for bias in (soft, hard)]
-    assert same[0] == same[1]
-
-
-@FITS
-def test_heads_without_lines_are_open_or_closed_as_asked(find, fit):
-    above = 1.0 if fit == "nnls" else 9.0
-    open_ = find(fit=fit, empty="transparent", threshold=above)
-    closed = find(fit=fit, empty="sink", threshold=above)
+def test_nnls_counts_from_delimiters_and_closes_what_mean_leaves_open_at_the_corners(find):
+    found = {fit: find(fit=fit, sites=("cross",), layer="own").bias for fit in ("nnls", "mean")}
+    assert {line.anchor for line in found["nnls"].every()} == {"segment"}
+    assert {line.anchor for line in found["mean"].every()} == {"corner"}
+    assert {line.value for line in found["nnls"].every()} == {0.0}
+    assert min(line.value for line in found["mean"].every()) < 0
+    open_, closed = find(fit="mean", threshold=9.0), find(fit="nnls", threshold=1.0)
     assert not open_.bias.every() and open_.bias.transparent()
     assert {row.note for row in open_.table} == {"transparent"}
     assert not closed.bias.transparent()
     for site, layers in closed.bias.sites.items():
         assert {head for heads in layers for head in heads} == {(sinks(1)[site],)}
     assert "sink" in {row.note for row in closed.table} <= {"sink", ""}
-
-
-# What the options rest on
-
-
-def test_corner_lines_are_fitted_where_they_are_inside_the_matrix():
-    """Attention along one corner line, over samples of two lengths, gives back that line."""
-    wanted = nnls.candidates("cross", ("diag", "anti", "vert"), 1, 5, "corner")
-    assert {line.segment for line in wanted} == {CORNER}
-    line = Line("anti", CORNER, 1)
-    lengths = torch.tensor([7, 5])
-    places = torch.tensor([[0, 6], [0, 4]])
-    frame = view_of("cross", torch.arange(8), 7, lengths, places)
-    dense = LineGather({"cross": ((line,),)}).dense([frame])
-    weights = (dense == 0).float()
-
-    rows = torch.arange(8) < lengths[:, None]
-    part = AttentionWeights({"cross": (weights,)}, {"cross": frame}, {"cross": rows})
-    fitted = nnls.fit([part], {"cross": wanted})["cross"]
-    assert fitted.lines[int(fitted.weights[0, 0].argmax())] == line
-    assert fitted.weights[0, 0].max() == pytest.approx(1, abs=1e-3)
-
-
-def test_segment_means_are_means_over_the_rows_of_a_line():
-    matrix = np.random.default_rng(0).random((1, 5, 7))
-    frame = view_of("cross", torch.arange(5), 7, torch.tensor([7]), torch.tensor([[0, 6]]))
-    lines = nnls.candidates("cross", ("anti", "vert"), 1, 5)
-    (means,) = segment_means(matrix, lines, frame)
-    for line in lines:
-        keys = [min(max(5 - i - line.offset, 0), 6) for i in range(5)]
-        if line.direction == "vert":
-            keys = [{0: 0, 1: 6 - line.offset}[line.segment]] * 5
-        expected = np.mean([matrix[0, i, key] for i, key in enumerate(keys)])
-        assert means[line] == pytest.approx(expected)
-    wanted = set()
-    for direction in ("anti", "vert"):
-        values = {line: m for line, m in means.items() if line.direction == direction}
-        limit = np.mean(list(values.values())) + np.std(list(values.values()))
-        wanted |= {(direction, x.segment, x.offset) for x, m in values.items() if m > limit}
-    assert {(x.direction, x.segment, x.offset) for x in outstanding(means, 1.0)} == wanted

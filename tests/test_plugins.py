@@ -61,8 +61,8 @@ def test_a_file_that_is_the_first_to_import_schemes_is_read():
 
 def forget() -> None:
     """As in a process that has loaded nothing."""
-    for one in files.loaded():
-        files._forget(one)
+    for module in [*files._PLUGINS]:
+        files.forget(module)
 
 
 @pytest.fixture(autouse=True)

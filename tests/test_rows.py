@@ -19,7 +19,7 @@ from abc_calib import stages
 from abc_calib.calibration.fits import Evidence
 from abc_calib.calibration.fits.rows import Rows
 from abc_calib.calibration.plan import resolve_defaults
-from abc_calib.calibration.windows import contradictions, smallest
+from abc_calib.calibration.windows import disputed, hashed, smallest
 from abc_calib.config import (
     MODEL_OPTIONS,
     CalibrationOptions,
@@ -306,13 +306,18 @@ def test_no_smaller_set_of_lines_decides():
             size
             for size in range(7)
             for some in combinations(range(6), size)
-            if not contradictions(windows[:, [*some, 6]], written)
+            if not contradicted(windows[:, [*some, 6]], written)
         )
         found = smallest(windows, written, rng.random(6).tolist())
         assert len(found) == best
-        assert not contradictions(windows[:, [*found, 6]], written)
-        assert best == 0 or contradictions(windows[:, [6]], written) > 0
+        assert not contradicted(windows[:, [*found, 6]], written)
+        assert best == 0 or contradicted(windows[:, [6]], written) > 0
         assert smallest(windows, windows[:, 6], [1.0] * 6) == []
+
+
+def contradicted(windows: np.ndarray, written: np.ndarray) -> int:
+    """How many rows see what others see that write another token."""
+    return disputed(hashed(windows).sum(1), written)[0]
 
 
 def test_two_light_lines_that_decide_are_found_among_many_heavy_ones():
@@ -322,7 +327,7 @@ def test_two_light_lines_that_decide_are_found_among_many_heavy_ones():
     heavy = np.stack([light[:, k % 2] >> k // 2 & 1 for k in range(28)], 1)
     windows = np.concatenate([heavy, light, np.zeros((4000, 1), int)], 1)
     written = light.sum(1) % 10
-    assert not contradictions(windows[:, [*range(28), 30]], written)
+    assert not contradicted(windows[:, [*range(28), 30]], written)
     assert smallest(windows, written, [1.0] * 28 + [0.1] * 2) == [28, 29]
 
 

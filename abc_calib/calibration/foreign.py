@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from abc_calib.calibration.fits.base import Evidence
-from abc_calib.calibration.fits.nnls import Nnls, NnlsOptions
+from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.windows import disputed, leaves_open, through
-from abc_calib.config import build
+from abc_calib.config import CalibrationOptions, build
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
@@ -188,15 +188,12 @@ def fit_lines(
     *,
     threshold: float = 0.3,
     dirs: Sequence[str] = ("diag", "anti", "vert"),
-    values: Literal["hard", "soft"] = "hard",
-    empty: Literal["transparent", "sink"] = "sink",
 ) -> LineBias:
-    """The lines that heads follow with at least ``threshold`` of their attention.
+    """The lines that heads follow with at least ``threshold`` of their attention, one a head.
 
-    One a head (``hard``), or as many as it follows with values in proportion (``soft``). A head
-    without lines is a ``sink``, which reads nothing new, or ``transparent``.
+    A head without one is closed onto a sink, which reads nothing new.
     """
-    options = build(NnlsOptions, threshold=threshold, dirs=dirs, values=values, empty=empty)
+    options = Nnls.resolved(build(CalibrationOptions, threshold=threshold, dirs=dirs))
     return Nnls(evidence_of(attention), options).bias(threshold)
 
 

@@ -14,16 +14,16 @@ from abc_calib.config import (
     RetrainedOptions,
     RunConfig,
     TrainOptions,
-    build,
     refuse_unknown,
     take,
 )
 from abc_calib.errors import OptionError, UsageError
-from abc_calib.evaluation.memory import check_samples, check_training
+from abc_calib.memory import check_samples
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
 from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
+from abc_calib.training.plan import check_training
 from abc_calib.training.recipes import Recipe, recipe_of
 from abc_calib.version import __version__
 
@@ -66,8 +66,7 @@ def depth(config: RunConfig, decoder_layers: int | None) -> dict[str, int]:
 
 def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
     """The same with the fit's own choice wherever nothing was asked for."""
-    values = {name: value for name, value in options.model_dump().items() if value is not None}
-    return build(fit_type(options.fit).options_type, **values)
+    return fit_type(options.fit).resolved(options)
 
 
 def check_sites(options: CalibrationOptions, config: RunConfig) -> None:

@@ -54,14 +54,6 @@ def hashed(windows: np.ndarray) -> np.ndarray:
     return _mixed(torch.from_numpy(windows.astype(np.int64)) * k + torch.arange(k)).numpy()
 
 
-def contradictions(windows: np.ndarray, written: np.ndarray) -> int:
-    """How often one of the ``windows (n, k)`` is followed by another token than the last time."""
-    codes = hashed(windows).sum(1)
-    order = np.argsort(codes, kind="stable")
-    codes, written = codes[order], written[order]
-    return int(((codes[1:] == codes[:-1]) & (written[1:] != written[:-1])).sum())
-
-
 def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     """How many rows of ``batch`` see what another row sees and write another token, of how many.
 

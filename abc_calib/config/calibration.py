@@ -21,6 +21,7 @@ class CalibrationOptions(Options):
     """
 
     group_title: ClassVar[str] = "a calibration"
+    removed: ClassVar[tuple[str, ...]] = ("anchors", "values", "empty")
 
     fit: Word = option(
         "nnls",
@@ -48,9 +49,6 @@ class CalibrationOptions(Options):
         "Where to put lines: self, cross, encoder, with commas, or all.",
         min_length=1,
     )
-    anchors: Literal["segment", "corner"] | None = option(
-        None, "Lines count from a segment's delimiters, or the corner."
-    )
     average: Literal["all", "sum"] | None = option(
         None,
         "mean: lines averaged over all cells (all); or, as in the public code, summed over the "
@@ -62,12 +60,6 @@ class CalibrationOptions(Options):
     )
     off_line_bias: float | None = option(
         None, "Added off the lines, such as -5; by default -inf.", lt=0, ge=-(10**8)
-    )
-    values: Literal["hard", "soft"] | None = option(
-        None, "Lines fully open (hard), or as far as attention follows them (soft)."
-    )
-    empty: Literal["transparent", "sink"] | None = option(
-        None, "Heads without lines: transparent, or a sink, which reads nothing new."
     )
 
     def dirs_at(self, site: Site) -> tuple[Direction, ...]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from abc_calib.config.options import Options, Word, csv_field, option
-from abc_calib.config.training import TASK, TRAINING
+from abc_calib.config.training import TASK
 from abc_calib.errors import UsageError
 
 LONGEST = 10**7
@@ -79,13 +79,6 @@ class RecipeOptions(Options):
     model: Word | None = option(
         None,
         "transformer (an encoder-decoder), decoder (decoder-only) or gru; by default transformer.",
-    )
-    epochs: int | None = option(
-        None,
-        "gru: passes through the training set, instead of steps.",
-        panel=TRAINING,
-        ge=1,
-        le=10**6,
     )
 
 
@@ -160,10 +153,8 @@ class StressOptions(Options):
     lengths: Lengths | None = option(
         None, "Digits, as in 6,50; by default the training length, one more, and 50.", min_length=1
     )
-    samples: int = option(100, "Problems of each family and length.", ge=1, le=MOST_SAMPLES)
-    search: int = option(
-        2000, "Mutated problems of each length, guided by the logit margin.", ge=0, le=10**9
-    )
+    samples: int = option(100, "Hard problems of each length.", ge=1, le=MOST_SAMPLES)
+    search: int = option(2000, "Mutations of them, guided by the logit margin.", ge=0, le=10**9)
     seed: int = option(0, "Seed of the problems.", ge=0, le=LARGEST_SEED)
     dense: bool = option(False, DENSE)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from pydantic import model_validator
+from typing import ClassVar
 
 from abc_calib.config.options import Options, Word, option
 
@@ -12,8 +10,6 @@ TRANSFORMER = "Transformer"
 POSITIONS = "Positions"
 RECURRENT = "Recurrent models (--model gru)"
 """Panels of the help."""
-REMOVED = ("encoder_scheme", "decoder_scheme", "cross_scheme")
-"""Options of earlier versions, which their runs have without a value."""
 SCHEME = (
     "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5, xl, coupled, "
     "abacus or fire; options behind a colon, such as rpe:clip=8 or learned:size=64."
@@ -60,6 +56,7 @@ class TransformerOptions(StackOptions):
     """
 
     group_title: ClassVar[str] = "transformer"
+    removed: ClassVar[tuple[str, ...]] = ("encoder_scheme", "decoder_scheme", "cross_scheme")
 
     encoder_layers: int = option(
         0, "Encoder layers, by default 1; 0: embeddings only.", ge=0, le=64
@@ -83,13 +80,6 @@ class TransformerOptions(StackOptions):
     @property
     def label(self) -> str:
         return self.scheme
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_removed(cls, data: Any) -> Any:
-        """Drop unset options that earlier versions stored."""
-        unset = {name for name in REMOVED if isinstance(data, dict) and data.get(name, 0) is None}
-        return {name: data[name] for name in data if name not in unset} if unset else data
 
 
 class DecoderOptions(StackOptions):

@@ -10,7 +10,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -31,11 +39,19 @@ class Options(BaseModel):
     group_title: ClassVar[str] = "options"
     #: where the help shows its fields, if they do not say
     help_panel: ClassVar[str] = ""
+    #: options of earlier versions, which their runs have without a value
+    removed: ClassVar[tuple[str, ...]] = ()
 
     @property
     def chosen(self) -> dict[str, Any]:
         """The values that were given, without defaults."""
         return {name: getattr(self, name) for name in self.model_fields_set}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, data: Any) -> Any:
+        unset = {n for n in cls.removed if isinstance(data, dict) and data.get(n, 0) is None}
+        return {name: data[name] for name in data if name not in unset} if unset else data
 
     @field_validator("*", mode="before")
     @classmethod
@@ -54,11 +70,8 @@ def option(default: Any, help: str, *, panel: str | None = None, **bounds: Any) 
     return Field(default, description=help, json_schema_extra={"panel": panel}, **bounds)
 
 
-def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> Any:
-    """Validate fields with several values: ``"6,10"`` or a list, each value kept once.
-
-    ``each``: what is made of a value first.
-    """
+def csv_field(*names: str) -> Any:
+    """Validate fields with several values: ``"6,10"`` or a list, each value kept once."""
 
     def once_each(value: Any) -> Any:
         if isinstance(value, str):
@@ -68,7 +81,7 @@ def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> 
         is_plain = isinstance(value, list | tuple) and all(
             isinstance(part, str | int | tuple) for part in value
         )
-        return tuple(dict.fromkeys(map(each, value))) if is_plain else value
+        return tuple(dict.fromkeys(value)) if is_plain else value
 
     return field_validator(*names, mode="before")(once_each)
 

@@ -26,7 +26,7 @@ from abc_calib.files import read_json
 FORMAT_VERSION = 2
 """Version of the run folder."""
 WIDTHS = ("width", "feedforward")
-NOT_CHOSEN = {"code_version", "versions", "threads", "parent", "data_hash", "format_version"}
+NOT_CHOSEN = {"code_version", "versions", "threads", "parent", "format_version"}
 """Fields of a run's configuration that say where it came from, not what it is."""
 
 
@@ -66,7 +66,6 @@ class RunConfig(Options):
     train: TrainOptions
     calibration: CalibrationOptions | None = None
     parent: str | None = None
-    data_hash: str = ""
     plugins: dict[str, Origin] = {}
 
     @property
@@ -96,10 +95,10 @@ class RunConfig(Options):
     @model_validator(mode="before")
     @classmethod
     def _of_its_kind(cls, data: Any) -> Any:
-        """The model's options by its kind."""
+        """The model's options by its kind; earlier versions had a hash of the data."""
         if not isinstance(data, Mapping):
             return data
-        data = dict(data)
+        data = {name: value for name, value in data.items() if name != "data_hash"}
         kinds: dict[str, type[ModelOptions]] = {**MODEL_OPTIONS, "foreign": ForeignOptions}
         kind = kinds.get(data.get("kind", "transformer"))
         if kind is None:

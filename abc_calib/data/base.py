@@ -14,7 +14,7 @@ from torch import Tensor
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.vocabulary import Vocabulary
-from abc_calib.errors import OptionError, UsageError
+from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout
 from tasks import Rows, Size, Task
 
@@ -125,18 +125,14 @@ class Data(ABC):
     def test_size(self, length: Any) -> int:
         """How many problems of a length are tested unless it is said."""
 
-    def extent(self, kind: str, length: Any) -> tuple[Any, int]:
-        """The length that a test of a kind is stored under, and how many problems it has."""
-        return length, self.test_size(length)
+    def tests_of(self, kind: str, lengths: Sequence[Any]) -> list[tuple[Any, int]]:
+        """The lengths that a test set has of those asked for, and how many problems at each."""
+        return [(length, self.test_size(length)) for length in lengths]
 
     @property
     def only_lengths(self) -> Sequence[int] | None:
         """The lengths that there are problems of, where not of every one."""
         return None
-
-    def lengths_of(self, kind: str, lengths: Sequence[Any]) -> Sequence[Any]:
-        """The lengths that a test set has, where ``lengths`` are asked for."""
-        return lengths
 
     def shortened(self, length: int) -> Data:
         """The same data, trained on up to a shorter length."""
@@ -181,11 +177,6 @@ class Data(ABC):
         """
         return None
 
-    def check_window(self, window: int) -> None:
-        """``UsageError`` unless answers are read along one line, around which a window lies."""
-        if self.no_window:
-            raise OptionError("attention_window", window, self.no_window)
-
     @property
     def no_window(self) -> str:
         """Why a model of these data has no window; empty where it may have one."""
@@ -199,7 +190,3 @@ class Data(ABC):
     def size_of(self, problems: Any) -> int:
         """The length of the first of ``problems``."""
         return max(self.layout(problems).widths)
-
-    def around(self, problems: Any, step: int) -> tuple[str, ...]:
-        """What stands around the column of a step in each operand of the first of ``problems``."""
-        return ()

@@ -279,14 +279,6 @@ class DigitData(Data):
         allowed = self.split.allows(problems, held_out=False)
         return self.size_of(problems) <= self.length and bool(allowed[0])
 
-    def around(self, problems: Problems, step: int, reach: int = 2) -> tuple[str, ...]:
-        """The digits of each operand around the column of a step, first digit first."""
-        parts = []
-        for operand in self.task.padded(problems.operands):
-            shown = operand.values[0, max(step - reach, 0) : max(step + reach + 1, 0)]
-            parts.append("".join(self.vocabulary.symbols[d] for d in shown[::-1]))
-        return tuple(parts)
-
 
 class RowData(DigitData):
     """Batches of problems of at most ``size``: ``length`` digits, and a number of rows."""

@@ -57,10 +57,6 @@ class TokenData(Data):
         """The whole training set."""
         return self.lay_out(self.task.training_set(self.length))
 
-    def steps_a_pass(self, n: int) -> int:
-        """Batches of ``n`` that the training set makes; the last may be smaller."""
-        return -(-len(self.everything) // n)
-
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
         """The training batch of a step; with ``exact``, ``n`` problems of the longest targets."""
         rng, law = np.random.default_rng([self.seed, 1, step]), self.options.sampling
@@ -71,7 +67,7 @@ class TokenData(Data):
             lengths = everything.problems.answer.lengths  # type: ignore[attr-defined]
             longest = np.flatnonzero(lengths == lengths.max())
             return everything.take(rng.permutation(longest)[:n]).cut(self.vocabulary.pad)
-        number, part = divmod(step, self.steps_a_pass(n))
+        number, part = divmod(step, -(-len(everything) // n))
         if self._order is None or self._order[0] != number:
             rng = np.random.default_rng([self.seed, 1, number])
             self._order = number, rng.permutation(len(everything))
@@ -109,10 +105,6 @@ class TokenData(Data):
         held_out = self.task.is_held_out(problems.source, self.length)
         return self.size_of(problems) <= self.length and not held_out[0]
 
-    def lengths_of(self, kind: str, lengths: Sequence[int]) -> Sequence[int]:
-        """Of one of the papers' sets that of its longest target."""
-        return lengths if kind in self.drawn else [self.extent(kind, 1)[0]]
-
     def gold_attention(self, batch: Batch) -> list[list[int]] | None:
         pairs: Any = batch.problems
         try:
@@ -122,11 +114,12 @@ class TokenData(Data):
         except TaskError:
             return None
 
-    def extent(self, kind: str, length: int) -> tuple[int, int]:
+    def tests_of(self, kind: str, lengths: Sequence[int]) -> list[tuple[int, int]]:
+        """One of the papers' sets has the length of its longest target, whatever is asked for."""
         if kind in self.drawn:
-            return length, self.test_size(length)
+            return super().tests_of(kind, lengths)
         pairs = self.task.split(kind)
-        return int(pairs.answer.lengths.max()), len(pairs)
+        return [(int(pairs.answer.lengths.max()), len(pairs))]
 
     def test_size(self, length: int) -> int:
         return len(self.task.test_set(length, TEST_SIZE, 0))

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation.memory import check_memory, check_samples
 from abc_calib.evaluation.metrics import compare, wilson_interval
 from abc_calib.evaluation.parts import in_parts
+from abc_calib.memory import check_samples, check_source
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator, evaluator_of
 from tasks import Size
@@ -117,14 +117,13 @@ def evaluate(
     if unknown:
         raise UsageError(f"unknown test set {unknown[0]!r}: choose {', '.join(data.tests)}")
     tests = [
-        (kind, length, samples or data.extent(kind, length)[1])
+        (kind, length, samples or size)
         for kind in sets
-        for length in data.lengths_of(kind, lengths)
+        for length, size in data.tests_of(kind, lengths)
     ]
-    sizes = set(lengths)
-    if random := [length for kind, length, _ in tests if data.extent(kind, length)[0] in sizes]:
+    if random := [length for _, length, _ in tests if length in lengths]:
         longest = max(data.layout_at(length).keys for length in random)
-        check_memory(model, 1, longest, SCREEN_STEPS, "lengths")
+        check_source(model, longest, SCREEN_STEPS, "lengths")
         n, digits = max(
             ((n, data.digits_of(length)) for _, length, n in tests),
             key=lambda pair: pair[0] * pair[1],

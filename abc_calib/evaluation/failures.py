@@ -22,7 +22,6 @@ class Failure:
     ``problem`` and ``right`` as a person writes them; ``answer`` what the model gives for it, or
     None where it writes no end. ``digits``: width of the longest operand. ``step``: the first
     output token that is wrong, 0 being the last digit; ``wrote`` and ``wanted`` are that token.
-    ``around``: what stands around that column in each operand, first digit first.
     """
 
     problem: str
@@ -32,7 +31,6 @@ class Failure:
     step: int
     wrote: str
     wanted: str
-    around: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,7 +59,6 @@ def failure(model: Model | Evaluator, data: Data, problem: str) -> Failure | Non
         step=step,
         wrote=symbols[int(output[0, step])],
         wanted=symbols[int(target[0, step])],
-        around=data.around(answer.problems, step),
     )
 
 

@@ -10,8 +10,8 @@ import torch
 
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
-from abc_calib.evaluation.memory import check_memory
 from abc_calib.geometry import Layout
+from abc_calib.memory import check_source
 from abc_calib.nn.base import AttentionWeights, Decoded, Model
 from abc_calib.nn.evaluator import Evaluator, evaluator_of
 from tasks import TaskError
@@ -99,7 +99,7 @@ def answered(
     batch, eos = data.lay_out(problems), data.vocabulary.eos
     steps = batch.target.shape[1] + extra
     evaluator = evaluator_of(model)
-    check_memory(evaluator, 1, batch.source.shape[1], steps if attention else 1)
+    check_source(evaluator, batch.source.shape[1], steps if attention else 1)
     source = batch.source.to(evaluator.device)
     decoded = evaluator.decode(source, steps, attention, draft=batch.target)
     ids = decoded.ids[0].tolist()

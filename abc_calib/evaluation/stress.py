@@ -1,4 +1,4 @@
-"""Stress: every family of hard inputs, then a search for the worst ones."""
+"""A search for problems that a model gets wrong: hard ones, then mutations of the worst."""
 
 from __future__ import annotations
 
@@ -8,31 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from abc_calib.data import Data
-from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.failures import Failure, failure, smallest_margins
-from abc_calib.evaluation.memory import check_memory, check_samples
+from abc_calib.memory import check_samples, check_source
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator
-from tasks import Rows
 
 PARENTS, CHILDREN = 16, 128
 """Sources that survive a round of the search, and that are made from them."""
 SHOWN = 3
-"""Failing sources that are looked at closely, of each family and length."""
+"""Failing sources of a length that are looked at closely."""
 
 
 @dataclass(frozen=True)
 class Stressed:
-    """One family of hard inputs at one length: how many, how many wrong, and the first of them.
+    """The search at one length: ``n`` problems, how many ``wrong``, and the worst of them.
 
-    ``margin``: the smallest logit margin seen; measured by the search only.
+    ``margin``: the smallest logit margin; ``failures``: what the model writes for the worst ones.
     """
 
-    family: str
     length: int
     n: int
     wrong: int
-    margin: float | None = None
+    margin: float | None
     failures: tuple[Failure, ...] = ()
 
 
@@ -45,40 +42,16 @@ def stress(
     seed: int = 0,
     on_row: Callable[[Stressed], None] = lambda _: None,
 ) -> list[Stressed]:
-    """Zeros, every family at every length, ``samples`` problems each, and ``search`` mutated."""
-    rows: list[Stressed] = []
-
-    def keep(row: Stressed) -> None:
-        rows.append(row)
-        on_row(row)
-
-    zeros = data.task.smallest()
-    check_memory(model, 1, data.layout_at(max(lengths)).keys, 16, "lengths")
+    """Search each length: ``samples`` hard problems of all families, then ``search`` mutations."""
+    check_source(model, data.layout_at(max(lengths)).keys, 16, "lengths")
     check_samples(samples, max(lengths))
     check_samples(min(search, CHILDREN), max(lengths), "lengths")
-    failures = looked_at(model, data, zeros)
-    keep(Stressed("all zeros", 1, len(zeros), len(failures), None, failures[:SHOWN]))
+    rows: list[Stressed] = []
     for length in lengths:
         rng = np.random.default_rng([seed, 5, length])
-        for name, problems in data.task.families(rng, samples, length).items():
-            batch = data.lay_out(problems)
-            wrong = (~matches(model, data, batch)).nonzero()[:, 0].numpy()
-            failures = look_closely(model, data, problems.take(wrong[:SHOWN]))
-            keep(Stressed(name, length, len(batch), len(wrong), None, failures))
-        if search:
-            keep(searched(model, data, length, search, rng))
+        rows.append(searched(model, data, length, samples, search, rng))
+        on_row(rows[-1])
     return rows
-
-
-def look_closely(model: Model | Evaluator, data: Data, problems: Rows) -> tuple[Failure, ...]:
-    """What the model does with problems that it gets wrong, decoded greedily."""
-    return looked_at(model, data, [data.task.plain(problems, i) for i in range(len(problems))])
-
-
-def looked_at(model: Model | Evaluator, data: Data, sources: Sequence[str]) -> tuple[Failure, ...]:
-    """The failures among sources as a person writes them."""
-    results = (failure(model, data, source) for source in sources)
-    return tuple(result for result in results if result is not None)
 
 
 def smallest(rows: Sequence[Stressed]) -> Failure | None:
@@ -88,25 +61,29 @@ def smallest(rows: Sequence[Stressed]) -> Failure | None:
 
 
 def searched(
-    model: Model | Evaluator, data: Data, length: int, budget: int, rng: np.random.Generator
+    model: Model | Evaluator,
+    data: Data,
+    length: int,
+    samples: int,
+    search: int,
+    rng: np.random.Generator,
 ) -> Stressed:
     """Mutate the sources of the smallest logit margins, again and again."""
-    parents = data.task.hard(rng, min(budget, CHILDREN), length)
-    if not len(parents):
-        return Stressed("search", length, 0, 0)
+    parents = data.task.hard(rng, samples, length)
     least = smallest_margins(model, data.lay_out(parents)).numpy()
-    tried = len(parents)
-    wrong = int((least <= 0).sum())
-    while tried < budget:
+    tried, wrong = len(parents), int((least <= 0).sum())
+    while len(parents) and (left := samples + search - tried):
         best = np.argsort(least)[:PARENTS]
         parents, least = parents.take(best), least[best]
-        children = data.task.mutated(rng, parents, min(CHILDREN, budget - tried))
+        children = data.task.mutated(rng, parents, min(CHILDREN, left))
         margins = smallest_margins(model, data.lay_out(children)).numpy()
         tried += len(children)
         wrong += int((margins <= 0).sum())
         parents = parents.joined(children)
         least = np.concatenate([least, margins])
     order = np.argsort(least)
-    failing = order[least[order] <= 0][:SHOWN]
-    failures = look_closely(model, data, parents.take(failing))
-    return Stressed("search", length, tried, wrong, round(float(least.min()), 4), failures)
+    failing = parents.take(order[least[order] <= 0][:SHOWN])
+    sources = (data.task.plain(failing, row) for row in range(len(failing)))
+    failures = tuple(x for x in (failure(model, data, source) for source in sources) if x)
+    margin = round(float(least.min()), 4) if len(least) else None
+    return Stressed(length, tried, wrong, margin, failures)

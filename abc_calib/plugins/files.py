@@ -8,11 +8,9 @@ import hashlib
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.files import check_regular
@@ -23,17 +21,15 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 """What may begin with a docstring."""
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(NamedTuple):
     """A file as it was executed."""
 
     path: Path
     content: bytes
-    module: ModuleType
 
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
+
+_PLUGINS: dict[str, Plugin] = {}
+"""By the name of the module."""
 
 
 def code_hash(content: bytes) -> str:
@@ -44,10 +40,6 @@ def code_hash(content: bytes) -> str:
         if isinstance(body, list) and isinstance(node, DOCUMENTED) and ast.get_docstring(node):
             del body[0]
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-
-
-_PLUGINS: dict[str, Plugin] = {}
-"""By the name of the module."""
 
 
 def load_plugin(path: Path | str) -> tuple[str, ...]:
@@ -78,42 +70,45 @@ def loaded() -> list[Plugin]:
 def load_content(path: Path, content: bytes) -> tuple[str, ...]:
     """Execute the content of a file, which may have been read on another machine."""
     name = f"abc_plugin_{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]}"
-    earlier = _PLUGINS.get(name)
-    if earlier is not None and earlier.content == content:
-        return tuple(_names_of(earlier.module))
-    if earlier is not None:
-        _forget(earlier)
-    before = {word: dict(kind.classes) for word, kind in KINDS.items()}
-    module = sys.modules[name] = ModuleType(name)
-    module.__file__ = str(path)
-    try:
-        _execute(path, content, module)
-        if any(KINDS[word].classes != classes for word, classes in before.items()):
-            raise UsageError(
-                f"plugin {path} changes TASKS or SCHEMES: leave that out, "
-                "a class with a name counts"
-            )
-        faults = []
-        for kind, new in _classes(module):
-            try:
-                register(kind, new, f"plugin {path}")
-            except UsageError as error:
-                faults.append(error)
-        if not (names := tuple(_names_of(module))):
-            nothing = "has no task and no scheme: give a subclass of Task or Scheme a name"
-            raise faults[0] if faults else UsageError(f"plugin {path} {nothing}")
-        for fault in faults:
-            warnings.warn(str(fault), AbcWarning, stacklevel=2)
-    except BaseException:
-        for word, kind in KINDS.items():  # importing schemes may have added theirs
-            earlier_classes = before.get(word, kind.classes)
-            kept = {n: c for n, c in earlier_classes.items() if c.__module__ != name}
-            kind.classes.clear()
-            kind.classes.update(kept)
-        del sys.modules[name]
-        raise
-    _PLUGINS[name] = Plugin(path, content, module)
-    return names
+    if name not in _PLUGINS or _PLUGINS[name].content != content:
+        forget(name)
+        before = {word: dict(kind.classes) for word, kind in KINDS.items()}
+        module = sys.modules[name] = ModuleType(name)
+        module.__file__ = str(path)
+        try:
+            _execute(path, content, module)
+            if any(KINDS[word].classes != classes for word, classes in before.items()):
+                raise UsageError(
+                    f"plugin {path} changes TASKS or SCHEMES: leave that out, "
+                    "a class with a name counts"
+                )
+            _register(path, module)
+        except BaseException:
+            for word, classes in before.items():
+                KINDS[word].classes.clear()
+                KINDS[word].classes.update(classes)
+            forget(name)  # importing schemes may have added their registry
+            raise
+        _PLUGINS[name] = Plugin(path, content)
+    return tuple(key for _, key in _registered(name))
+
+
+def forget(module: str) -> None:
+    """Take back what a file's module has registered."""
+    for kind, name in _registered(module):
+        del kind.classes[name]
+    _PLUGINS.pop(module, None)
+    sys.modules.pop(module, None)
+
+
+def _registered(module: str) -> list[tuple[Kind, str]]:
+    """The classes of a file's module, by registry and name."""
+    return [
+        (kind, name)
+        for kind in KINDS.values()
+        for name, registered in kind.classes.items()
+        if getattr(registered, "__module__", "") == module
+    ]
 
 
 def _execute(path: Path, content: bytes, module: ModuleType) -> None:
@@ -131,28 +126,28 @@ def _execute(path: Path, content: bytes, module: ModuleType) -> None:
         ) from None
 
 
-def _classes(module: ModuleType) -> Iterator[tuple[Kind, type]]:
-    """The classes that a file defines to be used: not private ones, nor bases without a name."""
+def _register(path: Path, module: ModuleType) -> None:
+    """Register the classes that a file defines; a faulty one is left out with a warning.
+
+    Not private ones, nor bases without a name.
+    """
+    faults = []
     defined = [value for value in vars(module).values() if isinstance(value, type)]
     defined = [value for value in dict.fromkeys(defined) if value.__module__ == module.__name__]
     for new in defined:
         is_base = any(other is not new and issubclass(other, new) for other in defined)
         if new.__name__.startswith("_") or (is_base and "name" not in vars(new)):
             continue
-        yield from ((kind, new) for kind in KINDS.values() if issubclass(new, kind.base))
-
-
-def _names_of(module: ModuleType) -> Iterator[str]:
-    """The names under which a file's classes are registered."""
-    for kind in KINDS.values():
-        yield from (n for n, c in kind.classes.items() if c.__module__ == module.__name__)
-
-
-def _forget(plugin: Plugin) -> None:
-    for name in list(_names_of(plugin.module)):
-        for kind in KINDS.values():
-            kind.classes.pop(name, None)
-    del _PLUGINS[plugin.module.__name__], sys.modules[plugin.module.__name__]
+        for kind in [kind for kind in KINDS.values() if issubclass(new, kind.base)]:
+            try:
+                register(kind, new, f"plugin {path}")
+            except UsageError as error:
+                faults.append(error)
+    if not _registered(module.__name__):
+        nothing = "has no task and no scheme: give a subclass of Task or Scheme a name"
+        raise faults[0] if faults else UsageError(f"plugin {path} {nothing}")
+    for fault in faults:
+        warnings.warn(str(fault), AbcWarning, stacklevel=3)
 
 
 def said(error: BaseException) -> str:

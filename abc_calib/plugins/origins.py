@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,7 @@ def make_task(name: str, **options: Any) -> Task:
         for attribute in NEEDED:
             getattr(task, attribute)
         if origin("task", name) is not None:
-            _check_symbols(name, task.symbols)
-            _check_operator(name, task)
+            _check_symbols(name, task)
         return task
     except AbcError:
         raise
@@ -42,16 +41,14 @@ def make_task(name: str, **options: Any) -> Task:
         raise UsageError(f"the task {name} cannot be made: {said(error)}") from None
 
 
-def _check_symbols(name: str, symbols: Sequence[Any]) -> None:
-    for symbol in symbols:
-        if not isinstance(symbol, str) or symbol in ("", *RESERVED) or symbols.count(symbol) > 1:
+def _check_symbols(name: str, task: Task) -> None:
+    for symbol in task.symbols:
+        many = task.symbols.count(symbol) > 1
+        if not isinstance(symbol, str) or symbol in ("", *RESERVED) or many:
             raise UsageError(
                 f"the task {name} has the symbol {shortened(repr(symbol))}: give words, each once, "
                 f"and none of {' '.join(RESERVED)}"
             )
-
-
-def _check_operator(name: str, task: Task) -> None:
     operator = getattr(task, "operator", None)
     if operator and (operator not in task.symbols or operator not in task.delimiters):
         raise UsageError(
@@ -79,13 +76,10 @@ def origin(word: str, name: str) -> Origin | None:
     registered = KINDS[word].classes.get(name)
     if registered is None or is_ours(registered):
         return None
-    if (plugin := plugin_of(registered)) is not None:
-        code = code_hash(plugin.content)
-        return Origin(file=plugin.path.name, sha256=plugin.sha256, code=code)
-    package = PACKAGES.get(registered, "")
+    package, plugin = PACKAGES.get(registered, ""), plugin_of(registered)
     try:
-        path = Path(inspect.getsourcefile(registered) or "")
-        content = path.read_bytes()
+        path = plugin.path if plugin else Path(inspect.getsourcefile(registered) or "")
+        content = plugin.content if plugin else path.read_bytes()
     except (OSError, TypeError):
         return Origin(sha256=typed_hash(registered), package=package)
     digest, code = hashlib.sha256(content).hexdigest(), code_hash(content)

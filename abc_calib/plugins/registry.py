@@ -62,41 +62,41 @@ def options_by_name(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def register(kind: Kind, new: type, where: str, replace: bool = False) -> str:
-    """Register a class under its name; ``replace``: in place of an earlier one of the user's."""
-    name = vars(new).get("name")
-    if not isinstance(name, str) or not name:
+def register(kind: Kind, new: Any, where: str, name: Any = None, replace: bool = False) -> str:
+    """Put a class into a registry, by default under its own name; ``UsageError`` says why not.
+
+    ``replace``: in place of an earlier one of the user's.
+    """
+    if not isinstance(new, type) or not issubclass(new, kind.base):
+        parent = kind.base.__name__
+        raise UsageError(
+            f"{where}: {shortened(repr(new))} is not a subclass of {parent}: make it one"
+        )
+    if not (name := name or vars(new).get("name")):
         raise UsageError(
             f"{where}: the {kind.word} {new.__name__} has no name of its own: write "
             f"name = {new.__name__.lower()!r} into the class"
         )
-    if name in kind.classes and not (replace and not is_ours(kind.classes[name])):
-        raise UsageError(f"{where}: there is a {kind.word} {name} already: choose another name")
-    check(kind, name, new, where)
-    kind.classes[name] = new
-    sys.set_int_max_str_digits(0)  # its code may take numbers of any length with int()
-    return name
-
-
-def check(kind: Kind, name: Any, new: Any, where: str) -> None:
-    """Raise ``UsageError`` for a class that lacks methods, or a name that is not one."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise UsageError(
             f"{where}: {shortened(repr(name))} is not a name of a {kind.word}: use letters, digits "
             "and _ or -, at most 60, a letter first"
         )
-    if not isinstance(new, type) or not issubclass(new, kind.base):
-        raise UsageError(f"{where}: {name} is not a subclass of {kind.base.__name__}: make it one")
+    if name in kind.classes and not (replace and not is_ours(kind.classes[name])):
+        raise UsageError(f"{where}: there is a {kind.word} {name} already: choose another name")
     missing = sorted(getattr(new, "__abstractmethods__", ()))
-    bases: list[Any] = [base for base in new.__mro__ if "either" in vars(base)]
-    for base in bases:
-        if all(getattr(new, method) is getattr(base, method) for method in base.either):
-            missing.append(" or ".join(base.either))
+    for base in [base for base in new.__mro__ if "either" in vars(base)]:
+        either: tuple[str, ...] = vars(base)["either"]
+        if all(getattr(new, method) is getattr(base, method) for method in either):
+            missing.append(" or ".join(either))
     if missing:
         raise UsageError(
             f"{where}: the {kind.word} {name} lacks {', '.join(missing)}: write "
             f"{'it' if len(missing) == 1 else 'them'}"
         )
+    kind.classes[name] = new
+    sys.set_int_max_str_digits(0)  # its code may take numbers of any length with int()
+    return name
 
 
 def is_ours(registered: Any, packages: Sequence[str] = OURS) -> bool:
@@ -124,9 +124,8 @@ def find(word: str, name: str) -> Any:
         raise UsageError(
             f"the {word} {name} of {package} does not import ({in_words(error)}): mend the package"
         ) from None
-    check(kind, name, new, package)
+    register(kind, new, package, name)
     PACKAGES[new] = package
-    kind.classes[name] = new
     return new
 
 

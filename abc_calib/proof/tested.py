@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.evaluation.memory import lacking
+from abc_calib.memory import lacking
 from abc_calib.nn.foreign.folder import LoadedFolder
 from abc_calib.proof.fingerprint import folder_of
 from abc_calib.runs import Run

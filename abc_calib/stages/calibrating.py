@@ -20,7 +20,7 @@ from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
-from abc_calib.stages.running import Work, created, train_run
+from abc_calib.stages.running import Work, train_run
 
 
 def calibrate(
@@ -106,7 +106,7 @@ def _calibrated(
 ) -> Run:
     """A new run with the lines, not yet trained."""
     config = config.model_copy(update={"parent": str(vanilla.path)})
-    run = created(config, out, calibration.write)
+    run = Run.create(config, out, calibration.write)
     on_lines(run, calibration)
     return run
 

@@ -18,7 +18,6 @@ from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, write_record
 from abc_calib.stages.judging import ignore
-from abc_calib.stages.running import created
 from abc_calib.version import __version__
 from tasks.pair_files import read_pairs
 from tasks.written import rule_of, wrong_pairs
@@ -200,7 +199,7 @@ def _finished(config: RunConfig, model: Foreign, out: Path | str | None) -> Run:
             model.lines.save(folder / "bias.safetensors")
             write_record(folder / CALIBRATION, {"samples": 0, "accuracy": round(100 * right, 4)})
 
-    run = created(config, out, write_lines)
+    run = Run.create(config, out, write_lines)
     run.save_model(model)
     judgement = {"validation_accuracy": round(100 * right, 3), "validation_samples": len(judged)}
     trained = {"steps": 0, "seconds": 0.0, "interpolated": right >= 0.999}

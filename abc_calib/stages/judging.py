@@ -99,7 +99,7 @@ def evaluate(
     model = loaded.load_model().to(resolve_device(device, doubles=True))
     evaluator = Evaluator(model, chosen.dense)
     rows: list[Row] = []
-    total = sum(len(data.lengths_of(kind, sizes)) for kind in kinds if kind in data.tests)
+    total = sum(len(data.tests_of(kind, sizes)) for kind in kinds if kind in data.tests)
     try:
         with bar("evaluating", progress, "rows") as update:
 
@@ -156,9 +156,9 @@ def stress(
     options: StressOptions | None = None,
     **keywords: Any,
 ) -> pd.DataFrame:
-    """Hard inputs of every family at each length, and a search; writes the run's ``stress.json``.
+    """Search each length for problems that a run gets wrong; writes its ``stress.json``.
 
-    Columns: family, length, n, wrong, margin (of the search), failures (the first of them).
+    Columns: length, n, wrong, margin (the smallest), failures (the worst of them).
 
     ``lengths``: by default the training length, one more, and 50. ``options`` or ``keywords``:
     ``StressOptions``.
@@ -171,9 +171,8 @@ def stress(
     with bar("stress", progress, "lengths") as update:
 
         def told_row(row: Stressed) -> None:
-            at = sizes.index(row.length) if row.length in sizes else 0
-            note = f"{counted(row.length, 'digits')}, {row.family}: {row.wrong} wrong"
-            update(at + (row.family == "search"), len(sizes), note, True)
+            note = f"{counted(row.length, 'digits')}: {row.wrong} wrong"
+            update(sizes.index(row.length) + 1, len(sizes), note, True)
             on_row(row)
 
         rows = stress_rows(

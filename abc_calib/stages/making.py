@@ -19,7 +19,7 @@ from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
-from abc_calib.stages.running import Work, created, take_work, train_run
+from abc_calib.stages.running import Work, take_work, train_run
 from abc_calib.training.plan import plan_training
 from tasks import Task
 
@@ -81,7 +81,7 @@ def train_new(
     on_start: Callable[[Run], None] = ignore,
 ) -> Run:
     """A new run of a first training's configuration, trained to its end."""
-    run = created(config, out)
+    run = Run.create(config, out)
     on_start(run)
     return train_run(run, work)
 

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from abc_calib.calibration.pipeline import Deciding
-from abc_calib.config import RunConfig, TrainOptions
+from abc_calib.config import RunConfig
 from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.files import locked
-from abc_calib.nn.base import Model, resolve_device
+from abc_calib.nn.base import resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.progress import training as training_bar
 from abc_calib.proof.until import certain
@@ -20,7 +20,7 @@ from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.tracking import Track, tracked, tracker_of
 from abc_calib.training.schedule import NEARLY
-from abc_calib.training.trainer import Callback, Ending, Progress, Trainer
+from abc_calib.training.trainer import Callback, Progress, Trainer
 
 
 @dataclass(frozen=True)
@@ -61,43 +61,29 @@ STANDING = (
 )
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What a training does: the model it starts with, what may end it, the options it runs with.
-
-    ``start``: fresh weights, those of the ``parent``, or of the ``trial`` that chose the lines.
-    """
-
-    model: Model
-    start: Literal["fresh", "parent", "trial"]
-    ending: Ending | None
-    options: TrainOptions
-
-
-def set_up(run: Run) -> Setup:
-    """Decide what the training of a run does.
+def trainer_of(run: Run, device: str) -> Trainer:
+    """Decide what the training of a run does: where it starts, what ends it, with which options.
 
     A retraining that its windows end goes on from the trial's weights, at half the rate.
     """
     config, options = run.config, run.config.train
     model = build_model(config.kind, config.model, run.data, options.seed)
+    start, ending = "fresh", None
     if config.stage == "vanilla":
         by_lines = not options.early_stop_at and run.data.fit == "rows"
         ending = Deciding(run.data) if by_lines else None
-        if not config.parent:
-            return Setup(model, "fresh", ending, options)
-        model.load_state_dict(Run.open(config.parent).load_model().state_dict())
-        return Setup(model, "parent", ending, options)
+        if config.parent:
+            start = "parent"
+            model.load_state_dict(Run.open(config.parent).load_model().state_dict())
+        return Trainer(run, model, device, ending, options, start)
     model.set_lines(run.bias())
-    if not options.stop_early:
-        return Setup(model, "fresh", None, options)
-    stopping = certain(model, run.data, options.seed)
-    if stopping is None or not (weights := run.trial_weights()):
-        return Setup(model, "fresh", stopping, options)
-    model.load_state_dict(weights, strict=False)
-    rate, warmup = GOING_ON * options.learning_rate, min(WARM_UP, options.warmup)
-    options = options.model_copy(update={"learning_rate": rate, "warmup": warmup})
-    return Setup(model, "trial", stopping, options)
+    stopping = certain(model, run.data, options.seed) if options.stop_early else None
+    if stopping is not None and (weights := run.trial_weights()):
+        start = "trial"
+        model.load_state_dict(weights, strict=False)
+        rate, warmup = GOING_ON * options.learning_rate, min(WARM_UP, options.warmup)
+        options = options.model_copy(update={"learning_rate": rate, "warmup": warmup})
+    return Trainer(run, model, device, stopping, options, start)
 
 
 def train_run(run: Run, work: Work) -> Run:
@@ -106,11 +92,10 @@ def train_run(run: Run, work: Work) -> Run:
         run.check()
         if run.result is not None:
             raise UsageError(f"{run} is trained already: calibrate again for another one")
-        setup = set_up(run)
-        trainer = Trainer(run, setup.model, work.device, setup.ending, setup.options, setup.start)
+        trainer = trainer_of(run, work.device)
         is_first = run.config.stage == "vanilla"
         title = f"training {run.config.task}" if is_first else "retraining"
-        bar = training_bar(title, work.progress, setup.options.stop_early)
+        bar = training_bar(title, work.progress, trainer.options.stop_early)
         config = run.config.model_dump(mode="json")
         with tracked(work.track, run.path, config) as follow, bar as show:
 
@@ -119,7 +104,7 @@ def train_run(run: Run, work: Work) -> Run:
                 work.on_step(step)
                 if step.accuracy is not None:
                     follow(trainer.history)
-                    if setup.options.early_stop_at and stands_still(trainer.history, step):
+                    if trainer.options.early_stop_at and stands_still(trainer.history, step):
                         warnings.warn(f"{run}: {STANDING}", AbcWarning, stacklevel=2)
 
             trainer.train(on_each)
@@ -179,11 +164,3 @@ def take_work(keywords: dict[str, Any]) -> Work:
         names = ", ".join(field.name for field in fields(Work))
         raise UsageError(f"unknown option {next(iter(keywords))!r}: choose among {names}")
     return work
-
-
-def created(
-    config: RunConfig, out: Path | str | None, write: Callable[[Path], None] = lambda folder: None
-) -> Run:
-    """The new run, its training data's fingerprint in its configuration."""
-    fingerprint = Run.draft(config).data.training(0, 256).hash()
-    return Run.create(config.model_copy(update={"data_hash": fingerprint}), out, write)

@@ -109,7 +109,7 @@ class Job(Options):
         """
         most: dict[tuple[str, int], int] = {}
         for test in self.tests:
-            length, size = self.data.extent(test.set, test.length)
+            ((length, size),) = self.data.tests_of(test.set, [test.length])
             most[test.set, length] = max(min(test.n, size), most.get((test.set, length), 0))
         return tuple(Test(set=kind, length=length, n=n) for (kind, length), n in most.items())
 
@@ -128,7 +128,7 @@ class Job(Options):
             if kind not in data.tests:
                 raise UsageError(f"unknown test set {kind!r}: choose {', '.join(data.tests)}")
             lengths = [test.length for test in self.tests if test.set == kind]
-            data.test(max(data.lengths_of(kind, lengths)), 1, kind)
+            data.test(max(data.tests_of(kind, lengths))[0], 1, kind)
 
     # Its folder
 

@@ -8,18 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from abc_calib import plugins
 from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, refuse_unknown, take
-from abc_calib.data import make_data
+from abc_calib.data import Data, make_data
 from abc_calib.errors import OptionError, UsageError
-from abc_calib.evaluation.memory import PROBLEMS, check_samples, check_training
+from abc_calib.memory import BYTES_PER_DIGIT, check_samples, refuse
 from abc_calib.nn.build import MODELS, model_type
+from abc_calib.nn.skip_init import skip_init
 from abc_calib.runs import Run
 from abc_calib.training.optimizers import check_optimizer
 from abc_calib.training.own import check_own
 from abc_calib.training.recipes import recipe_of
 from abc_calib.version import __version__
-from tasks import Task
+
+PROBLEMS = 10_000
+"""What a training draws at least at once: a training set, or what is held out."""
+KEPT = 4
+"""A training step takes about this many times the memory of a pass: it keeps all for gradients."""
 
 
 def plan_training(
@@ -29,73 +36,86 @@ def plan_training(
     task_options: Mapping[str, int | str | None] | None = None,
     preset: str = "default",
     model: str | None = None,
-    epochs: int | None = None,
     finetune: Run | None = None,
     **keywords: Any,
 ) -> RunConfig:
     """The configuration of a first training, checked; nothing is trained or written.
 
-    ``model``: its kind, ``transformer`` by default. ``epochs``: passes through the
-    training set, in place of ``steps``, for kinds that train in passes. ``finetune``: the run
-    whose model and weights to start from. ``keywords``: options of the model and of the training.
+    ``model``: its kind, ``transformer`` by default. ``finetune``: the run whose model and weights
+    to start from. ``keywords``: options of the model and of the training.
     """
+    kind = kind_of(model, finetune)
+    options = {key: value for key, value in (task_options or {}).items() if value is not None}
+    problem = plugins.make_task(task, base=base, **options)
+    of_model, of_training = options_of(kind, keywords)
+    inherited = finetune.config.model if finetune else None
+    with plugins.in_one_line(task):
+        chosen = {**(inherited.model_dump() if inherited else {}), **of_model, **of_training}
+        recipe = recipe_of(problem, preset, kind, chosen)
+        shape = (inherited or recipe.shape).model_copy(update=of_model)
+        drawn = {"length": problem.train_length, "sampling": problem.sampling}
+        unset = {name: drawn[name] for name in drawn if name not in recipe.first.model_fields_set}
+        training = recipe.first.model_copy(update=unset | of_training)
+        check_samples(PROBLEMS, training.length, "length")
+        check_optimizer(model_type(kind), training)
+        data = make_data(problem, training)
+        shape = model_type(kind).resolve_defaults(shape, data)
+        config = RunConfig(
+            code_version=__version__,
+            stage="vanilla",
+            task=task,
+            base=getattr(problem, "base", None),
+            task_options=options,
+            preset=preset,
+            kind=kind,
+            model=shape,
+            train=training,
+            plugins=plugins.origins(shape.schemes, task),
+        )
+        check_training(config, data)
+        check_own(config, data)
+        return _starting_from(finetune, config)
+
+
+def kind_of(model: str | None, finetune: Run | None) -> str:
+    """The kind of model that is asked for, by default that of the run to start from."""
     kind = model or (finetune.config.kind if finetune else "transformer")
     if kind not in MODELS:
         raise UsageError(f"unknown model {kind!r}: choose {' or '.join(MODELS)}")
     if finetune is not None and kind != finetune.config.kind:
         raise UsageError(f"finetune {finetune}: its model is {finetune.config.kind}, not {kind}")
-    options = {key: value for key, value in (task_options or {}).items() if value is not None}
-    problem = plugins.make_task(task, base=base, **options)
-    with plugins.in_one_line(task):
-        return _planned(task, problem, options, preset, kind, epochs, finetune, keywords)
+    return kind
 
 
-def _planned(
-    task: str,
-    problem: Task,
-    options: dict[str, Any],
-    preset: str,
-    kind: str,
-    epochs: int | None,
-    finetune: Run | None,
-    keywords: dict[str, Any],
-) -> RunConfig:
-    """The same, of a task that is known."""
-    model_class = model_type(kind)
+def options_of(kind: str, keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that were chosen of a kind of model and of its training; no others are left."""
     keywords = {name: value for name, value in keywords.items() if value is not None}
-    of_model, of_training = take(model_class.options_type, keywords), take(TrainOptions, keywords)
+    model_options = model_type(kind).options_type
+    of_model, of_training = take(model_options, keywords), take(TrainOptions, keywords)
     for name, value in keywords.items():
         if kinds := [k for k, group in MODEL_OPTIONS.items() if name in group.model_fields]:
             rule = f"an option of {' and '.join(kinds)}, not of {kind}; leave it out"
             raise OptionError(name, value, rule)
-    refuse_unknown(keywords, model_class.options_type, TrainOptions)
-    inherited = finetune.config.model.model_dump() if finetune else {}
-    chosen = {**inherited, **of_model.chosen, **of_training.chosen, "epochs": epochs}
-    recipe = recipe_of(problem, preset, kind, chosen)
-    shape = recipe.shape if finetune is None else finetune.config.model
-    shape = shape.model_copy(update=of_model.chosen)
-    drawn = {"length": problem.train_length, "sampling": problem.sampling}
-    unset = {name: drawn[name] for name in drawn if name not in recipe.first.model_fields_set}
-    training = recipe.first.model_copy(update=unset | of_training.chosen)
-    check_samples(PROBLEMS, training.length, "length")
-    check_optimizer(model_class, training)
-    data = make_data(problem, training)
-    shape = model_class.resolve_defaults(shape, data)
-    config = RunConfig(
-        code_version=__version__,
-        stage="vanilla",
-        task=task,
-        base=getattr(problem, "base", None),
-        task_options=options,
-        preset=preset,
-        kind=kind,
-        model=shape,
-        train=training,
-        plugins=plugins.origins(shape.schemes, task),
-    )
-    check_training(config, data)
-    check_own(config, data)
-    return _starting_from(finetune, config)
+    refuse_unknown(keywords, model_options, TrainOptions)
+    return of_model.chosen, of_training.chosen
+
+
+def check_training(config: RunConfig, data: Data) -> None:
+    """``OptionError`` if a step of a training would not fit the free memory.
+
+    That is weights, gradients and moments, activations, and problems.
+    """
+    if torch.cuda.is_available():
+        return
+    batch, length = config.train.batch, config.train.length
+    with torch.random.fork_rng(devices=[]), skip_init():
+        network = model_type(config.kind)(config.model, data.vocabulary.tokens)
+    longest = data.training(0, 1, exact=True)
+    size = batch, longest.source.shape[1], longest.target.shape[1]
+    needed = 16 * sum(weight.numel() for weight in network.parameters())
+    needed += KEPT * network.memory_needed(*size) + 3 * BYTES_PER_DIGIT * batch * length
+    what = f"a step of {batch} samples of {length} {data.task.unit} with this model needs"
+    refuse("batch", batch, needed, what)
 
 
 def _starting_from(start: Run | None, config: RunConfig) -> RunConfig:

@@ -90,8 +90,6 @@ def recipe_of(task: Task, preset: str, kind: str, options: Mapping[str, Any]) ->
 
 def transformer(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
     """The encoder-decoder; an attention window's lines are given, as a retraining's are."""
-    if options.get("epochs") is not None:
-        raise UsageError("epochs are for recurrent models (model gru): give steps")
     recipe = Recipe(*PRESETS[preset])
     if preset == "default":
         recipe = in_rows(task, recipe) if "row" in task.notation else in_one_row(task, recipe)
@@ -176,14 +174,11 @@ def recurrent(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
     ``paper``: the schedule of the backbone's paper, to its end. ``default``: that of Ray Chowdhury
     & Caragea, which ends once the development set has been right long enough, once the rate has
     been halved so often that nothing moves any more, or after ``FEW`` passes. What is given may
-    change the batch, and with it the steps of a pass; ``epochs`` are passes, in place of steps.
+    change the batch, and with it the steps of a pass.
     """
     shape = RecurrentOptions()
     attender = attender_type(options.get("attender") or shape.attender)
     backbone = options.get("backbone") or attender.backbone
-    epochs = options.get("epochs")
-    if epochs is not None and (epochs < 1 or options.get("steps")):
-        raise UsageError(f"epochs {epochs}: give 1 or more, and leave out steps")
     batch = options.get("batch") or 32
     length = options.get("length") or task.train_length
     steps = -(-task.pass_size(length) // batch)
@@ -191,7 +186,7 @@ def recurrent(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
     by_loss = paper and backbone == "dubois"
     schedule = {
         "batch": batch,
-        "steps": (epochs or (EPOCHS.get(backbone, FEW) if paper else FEW)) * steps,
+        "steps": (EPOCHS.get(backbone, FEW) if paper else FEW) * steps,
         "validate_every": steps,
         "learning_rate": 1e-3,
         "warmup": 0,

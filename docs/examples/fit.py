@@ -1,55 +1,36 @@
 """A fit: how lines are found in attention: explained in CONTRIBUTING.md, executed by a test."""
 
-from typing import Literal
-
 from abc_calib.calibration.fits import FITS, Fit
-from abc_calib.calibration.fits.mean import segment_means
-from abc_calib.calibration.fits.nnls import candidates
-from abc_calib.config import CalibrationOptions
-from abc_calib.geometry import LineBias
-
-
-class LoudestOptions(CalibrationOptions):
-    """A calibration by this fit: one line a head, heads without one closed onto a delimiter."""
-
-    layer: Literal["own", "first", "last"] = "own"
-    anchors: Literal["segment"] = "segment"
-    values: Literal["hard"] = "hard"
-    empty: Literal["transparent", "sink"] = "sink"
+from abc_calib.calibration.fits.nnls import candidates, fit
 
 
 class Loudest(Fit):
-    """Each head follows the line along which its averaged attention is largest."""
+    """Each head follows the line that explains most of its attention."""
 
-    options_type = LoudestOptions
     thresholds = (0.5, 0.2)
 
     def __init__(self, evidence, options):
         super().__init__(evidence, options)
-        self.looked = self.means = {}
-        for site in options.sites:
-            layers = evidence.averaged.get(site, ())
-            lines = candidates(site, options.dirs, evidence.parts, evidence.length)
-            self.means[site] = [
-                segment_means(layers[k], lines, evidence.views[site])
-                for k in self.origins(len(layers))
-            ]
+        size = evidence.parts, evidence.length
+        lines = {site: candidates(site, options.dirs_at(site), *size) for site in options.sites}
+        self.weights = fit(evidence.captured(), lines)  # (layers, heads, lines) by site
+        self.looked = self.lines = lines
 
     def bias(self, threshold):
-        def kept(site, means):
-            line = max(means, key=means.get)
-            line = line if means[line] >= threshold else self.sinks[site]
-            return (line,) if line else ()
+        def kept(site, weights):
+            best = weights.argmax()
+            return (self.lines[site][best],) if weights[best] >= threshold else self.sink(site)
 
-        sites = {
-            site: tuple(tuple(kept(site, means) for means in heads) for heads in layers)
-            for site, layers in self.means.items()
-            if layers
-        }
-        return LineBias(sites, self.options.off_line_bias)
+        return self.made(
+            {
+                site: tuple(tuple(kept(site, head) for head in layer) for layer in layers)
+                for site, layers in self.weights.items()
+            }
+        )
 
     def share(self, site, layer, head, line):
-        return self.means[site][layer][head].get(line, 0.0), ""
+        lines, weights = self.lines[site], self.weights[site][layer, head]
+        return float(weights[lines.index(line)]) if line in lines else 0.0, ""
 
 
 FITS["loudest"] = Loudest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -13,9 +13,12 @@ import numpy as np
 from abc_calib.calibration.capture import average_attention, capture
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
+from abc_calib.errors import OptionError
 from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
-from abc_calib.geometry.coords import AttentionView
 from abc_calib.nn.base import AttentionWeights
+
+CHOICES = ("layer", "average", "attention")
+"""Options of a calibration that not every fit has."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,6 @@ class Evidence:
         """The attention of ``longest``, averaged: for each site ``(layers, h, i, j)``."""
         return average_attention(self.model, self.longest, self.raw, self.layers)
 
-    @cached_property
-    def views(self) -> dict[Site, AttentionView]:
-        """Where the queries and keys of one of ``longest`` stand."""
-        return next(capture(self.model, self.longest.take(np.zeros(1, np.int64)))).views
-
 
 @dataclass(frozen=True)
 class LineRow:
@@ -96,9 +94,13 @@ class Fit(ABC):
     training lengths left out and lets a row see least.
     """
 
-    #: the options of a calibration, with this fit's own defaults
-    options_type: ClassVar[type[CalibrationOptions]]
+    #: of the options ``CHOICES`` those that it has, with its own defaults
+    defaults: ClassVar[Mapping[str, str]] = {"layer": "own"}
+    #: is a threshold a share of attention?
+    by_share: ClassVar[bool] = True
     thresholds: ClassVar[tuple[float, ...]]
+    #: does a head without lines read nothing new, or is it left open?
+    closes: ClassVar[bool] = True
     #: from which share of right samples on a model is read, if less than usual is enough
     right_at_least: ClassVar[float] = 1.0
 
@@ -107,6 +109,19 @@ class Fit(ABC):
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         self.evidence, self.options = evidence, options
+
+    @classmethod
+    def resolved(cls, options: CalibrationOptions) -> CalibrationOptions:
+        """Fill in what was not asked for; ``OptionError`` for what this fit does not have."""
+        for name in CHOICES:
+            if (value := getattr(options, name)) is not None and name not in cls.defaults:
+                rule = f"the fit {options.fit} has no such choice: leave it out"
+                raise OptionError(name, value, rule)
+        k = options.threshold
+        if cls.by_share and k is not None and not (isinstance(k, float) and 0 < k <= 1):
+            raise OptionError("threshold", k, "give a share, more than 0 and at most 1")
+        unset = {name: x for name, x in cls.defaults.items() if getattr(options, name) is None}
+        return options.model_copy(update=unset)
 
     @abstractmethod
     def bias(self, threshold: Any) -> LineBias:
@@ -136,7 +151,7 @@ class Fit(ABC):
         layers, heads = self.evidence.layers, self.evidence.heads
         nothing: Heads = ((),) * heads
         pair = [sites.get(site, (nothing,) * layers[site]) for site in ("cross", "self")]
-        if self.options.empty == "sink":
+        if self.closes:
             pair[1] = tuple(map(closed, *pair))
         alone: dict[Site, tuple[Heads, ...]] = {
             "encoder": (((ALONE,),) * heads,) * layers["encoder"]
@@ -152,12 +167,9 @@ class Fit(ABC):
             return [(site,) for site in sites]
         return [tuple(site for site in ("cross", "self") if site in sites)]
 
-    @property
-    def sinks(self) -> Mapping[Site, Line | None]:
-        """What a head without lines is closed onto; None where it stays open."""
-        if self.options.empty != "sink" or self.evidence.stream:
-            return {"encoder": None, "self": None, "cross": None}
-        return sinks(self.evidence.parts)
+    def sink(self, site: Site) -> tuple[Line, ...]:
+        """What a head without lines is closed onto; of a stream, ``made`` says that."""
+        return () if self.evidence.stream else (sinks(self.evidence.parts)[site],)
 
     def origins(self, layers: int) -> list[int]:
         """For each layer, the one whose attention gives its lines."""
@@ -184,20 +196,3 @@ def closed(crossed: Heads, self_lines: Heads) -> Heads:
     return tuple(
         head or (() if cross else (ALONE,)) for cross, head in zip(crossed, self_lines, strict=True)
     )
-
-
-def name_of(line: Line) -> Line:
-    """What a line is, whatever its value."""
-    return replace(line, value=0.0)
-
-
-def rests(site: Site, line: Line) -> bool:
-    """Does a head on this line rest on the first row, and look for nothing?"""
-    return site == "self" and name_of(line) == name_of(FIRST)
-
-
-def filled(heads: Heads, site: Site, sink: Line | None) -> Heads:
-    """The lines of heads, with ``sink`` for those without any, or that rest on the first row."""
-    if sink is None:
-        return heads
-    return tuple(tuple(x for x in head if not rests(site, x)) or (sink,) for head in heads)

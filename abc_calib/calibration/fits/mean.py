@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import ValidationInfo, field_validator
 
-from abc_calib.calibration.fits.base import Evidence, Fit, LineRow, filled, name_of
-from abc_calib.calibration.fits.nnls import candidates
+from abc_calib.calibration.fits.base import Evidence, Fit, LineRow
 from abc_calib.config import CalibrationOptions
-from abc_calib.errors import OptionError, UsageError
-from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Heads, Line, LineBias, Site
-from abc_calib.geometry.coords import AttentionView
+from abc_calib.errors import UsageError
+from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import FARTHEST, Direction, formula
-from abc_calib.nn.lines import LineGather
-
-
-class MeanOptions(CalibrationOptions):
-    """A calibration as in the paper: from the corners, the last layer's lines in all layers."""
-
-    layer: Literal["own", "first", "last"] = "last"
-    anchors: Literal["segment", "corner"] = "corner"
-    values: Literal["hard", "soft"] = "soft"
-    empty: Literal["transparent", "sink"] = "transparent"
-    average: Literal["all", "sum"] = "all"
-    attention: Literal["weights", "raw"] = "weights"
-
-    @field_validator("average")
-    @classmethod
-    def _from_the_corner(cls, word: str, info: ValidationInfo) -> str:
-        if word == "sum" and info.data.get("anchors") == "segment":
-            raise ValueError("sums are along lines from the corners: leave out anchors")
-        return word
-
 
 END = Line("anti", CORNER, 0, stride=FARTHEST - 1)
 """Of a matrix of any width the cell at the top right: the end of the source in row 0."""
@@ -46,8 +23,14 @@ LAST = -1
 class Mean(Fit):
     """Lines whose mean stands out in the averaged attention."""
 
-    options_type = MeanOptions
+    defaults: ClassVar[Mapping[str, str]] = {
+        "layer": "last",
+        "average": "all",
+        "attention": "weights",
+    }
+    by_share = False
     thresholds = (4.0,)
+    closes = False
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
@@ -58,40 +41,28 @@ class Mean(Fit):
                 rows = evidence.length if options.average == "sum" else None
                 means = [self._along(site, layer[:, :rows]) for layer in layers]
                 self.means[site] = [means[origin] for origin in self.origins(len(means))]
-        self.found: dict[Site, list[Heads]] = {}
 
     def _along(self, site: Site, matrices: np.ndarray) -> list[dict[Line, float]]:
         """The mean along each line that is looked for, of every head of a layer."""
         # anti-diagonals of self-attention have no meaning while the output's length is open
         dirs = self.options.dirs_at(site)
         dirs = tuple(d for d in dirs if not (site == "self" and d == "anti"))
-        if self.options.anchors != "segment":
-            summed = self.options.average == "sum"
-            return [corner_means(matrix, dirs, summed) for matrix in matrices]
-        evidence = self.evidence
-        lines = candidates(site, dirs, evidence.parts, evidence.length)
-        if not lines:
-            return [{} for _ in matrices]
-        return segment_means(matrices, lines, evidence.views[site])
+        summed = self.options.average == "sum"
+        return [corner_means(matrix, dirs, summed) for matrix in matrices]
 
     def bias(self, threshold: float | dict[Site, float]) -> LineBias:
-        summed, hard = self.options.average == "sum", self.options.values == "hard"
+        summed = self.options.average == "sum"
         sites: dict[Site, tuple[Heads, ...]] = {}
         for site, layers in self.means.items():
             k = threshold[site] if isinstance(threshold, dict) else threshold
             end = (END,) if summed and site == "cross" else ()
-            kept = [[(*outstanding(x, k, summed), *end) for x in heads] for heads in layers]
-            self.found[site] = [
-                tuple(tuple(map(name_of, head)) if hard else head for head in heads)
-                for heads in kept
-            ]
-            sites[site] = tuple(filled(x, site, self.sinks[site]) for x in self.found[site])
+            sites[site] = tuple(
+                tuple((*outstanding(x, k, summed), *end) for x in heads) for heads in layers
+            )
         return self.made(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
-        if not self.found[site][layer][head]:
-            return 0.0, "sink"
-        return self.means[site][layer][head].get(name_of(line), 0.0), ""
+        return self.means[site][layer][head].get(replace(line, value=0.0), 0.0), ""
 
     def table(self, bias: LineBias) -> list[LineRow]:
         table = super().table(bias)
@@ -164,8 +135,6 @@ def extend_bias(
     shape: tuple[int, int],
     dirs: Sequence[Direction] = DIRECTIONS,
     threshold: float = 4.0,
-    average: Literal["all", "sum"] = "all",
-    site: Literal["self", "cross"] = "cross",
 ) -> np.ndarray:
     """Extend an averaged attention ``(h, m, n)`` to a bias ``(h, M, N)``, float64.
 
@@ -173,10 +142,6 @@ def extend_bias(
     right and the other lines at the top left, directions combine by their maximum, and a head
     without a line is 0 everywhere. A row that no line of its head reaches is -inf throughout:
     softmax of it is nan, and ``scaled_dot_product_attention`` of torch gives zeros.
-
-    ``average="sum"``: as the paper's public code does. A line is kept by the sum of its cells,
-    which is its value, and in cross-attention (``site``) every head sees the end of the source in
-    row 0, cell (0, N-1). There ``attention`` has the rows below the training length.
 
     Raises ``UsageError`` for another shape or direction, and for attention that is not finite.
     """
@@ -197,14 +162,7 @@ def extend_bias(
         raise UsageError(f"unknown direction {unknown[0]!r}: choose among {', '.join(DIRECTIONS)}")
     if len(shape) != 2 or min(shape) < 1:
         raise UsageError(f"shape {shape} is not possible: give (rows, keys), 1 or more each")
-    for name, choice, allowed in ("average", average, ("all", "sum")), ("site", site, SITES[1:]):
-        if choice not in allowed:
-            raise OptionError(name, choice, f"choose {' or '.join(allowed)}")
-    summed = average == "sum"
-    heads = mean_lines(attention, dirs, threshold, summed)
-    if summed and site == "cross":
-        heads = tuple((*lines, END) for lines in heads)
-    return dense_bias(heads, shape)
+    return dense_bias(mean_lines(attention, dirs, threshold), shape)
 
 
 def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
@@ -220,23 +178,3 @@ def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
         if np.isneginf(matrix).all():
             matrix[:] = 0.0
     return bias
-
-
-def segment_means(
-    matrices: np.ndarray, lines: Sequence[Line], view: AttentionView
-) -> list[dict[Line, float]]:
-    """For every head the mean along each of these lines of any anchor, which has a cell.
-
-    ``matrices (h, m, n)`` are of one sample's shape, which ``view`` describes.
-    """
-    shape = matrices.shape[1], len(lines)
-    located = LineGather({view.site: (tuple(lines),)}).positions(view)
-    key, outside = (np.broadcast_to(x[0, 0].numpy(), shape) for x in located)
-    row = np.arange(shape[0])[:, None]
-    cells = np.where(outside, np.nan, matrices.astype(np.float64)[:, row, key])  # (h, m, k)
-    counts = (~np.isnan(cells)).sum(1)
-    means = np.nansum(cells, axis=1) / np.maximum(counts, 1)
-    return [
-        {line: m for line, m, count in zip(lines, head_means, head_counts, strict=True) if count}
-        for head_means, head_counts in zip(means.tolist(), counts, strict=True)
-    ]

@@ -10,95 +10,57 @@ names one key for every row of every sample.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import field_validator
 
-from abc_calib.calibration.fits.base import Evidence, Fit, name_of, rests, sinks
+from abc_calib.calibration.fits.base import FIRST, Evidence, Fit, sinks
 from abc_calib.config import CalibrationOptions
-from abc_calib.config.options import option
 from abc_calib.errors import UsageError
-from abc_calib.geometry import ALONE, CORNER, Heads, Line, LineBias, Site
+from abc_calib.geometry import ALONE, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import Direction
 from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.lines import LineGather
 
 
-class NnlsOptions(CalibrationOptions):
-    """A calibration by this fit: lines from the delimiters, each layer's own, one per head."""
-
-    threshold: float | None = option(
-        None, "Least share of a head's attention on a line.", gt=0, le=1
-    )
-    layer: Literal["own", "first", "last"] = "own"
-    anchors: Literal["segment", "corner"] = "segment"
-    values: Literal["hard", "soft"] = "hard"
-    empty: Literal["transparent", "sink"] = "sink"
-
-    @field_validator("average", "attention")
-    @classmethod
-    def _of_the_mean(cls, word: str | None) -> str | None:
-        if word is not None:
-            raise ValueError("only the fit mean averages along lines: leave it out, or choose it")
-        return word
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """Candidate lines of one site and the share of attention each explains.
-
-    ``weights`` is ``(layers, h, lines)``.
-    """
-
-    lines: tuple[Line, ...]
-    weights: np.ndarray
-
-
 class Nnls(Fit):
     """Non-negative least squares over the candidate lines of every head."""
 
-    options_type = NnlsOptions
     thresholds = (0.4, 0.3, 0.2, 0.1)  # from the fewest lines to the most
 
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
-        about = evidence.parts, evidence.length, options.anchors or "", evidence.stride
+        about = evidence.parts, evidence.length, evidence.stride
         searched: dict[Site, tuple[Line, ...]] = {
             site: candidates(site, options.dirs_at(site), *about) for site in options.sites
         }
         if not any(searched.values()):
             raise UsageError("there is no line in these directions at these sites: name others")
-        self.looked = self.fitted = dict[Site, Fitted]()
-        for site, site_fit in fit(evidence.captured(), searched).items():
-            origins = self.origins(len(site_fit.weights))
-            closing = options.empty == "sink"
-            kept = [k for k, x in enumerate(site_fit.lines) if not (closing and rests(site, x))]
-            lines = tuple(site_fit.lines[k] for k in kept)
-            self.fitted[site] = Fitted(lines, site_fit.weights[origins][:, :, kept])
+        #: at each site the lines, and the share of attention of each, ``(layers, h, lines)``
+        self.looked = self.lines = dict[Site, list[Line]]()
+        self.weights = dict[Site, np.ndarray]()
+        for site, weights in fit(evidence.captured(), searched).items():
+            kept = [k for k, x in enumerate(searched[site]) if (site, x) != ("self", FIRST)]
+            self.lines[site] = [searched[site][k] for k in kept]
+            self.weights[site] = weights[self.origins(len(weights))][:, :, kept]
 
     def bias(self, threshold: float) -> LineBias:
-        keep = soften if self.options.values == "soft" else select
         sites: dict[Site, tuple[Heads, ...]] = {}
         for group in self.groups:
-            if not (present := [site for site in group if site in self.fitted]):
+            if not (present := [site for site in group if site in self.lines]):
                 continue
-            named = [(site, line) for site in present for line in self.fitted[site].lines]
-            weights = [self.fitted[site].weights for site in present]
-            layers = [keep(layer, threshold) for layer in np.concatenate(weights, 2)]
+            named = [(site, line) for site in present for line in self.lines[site]]
+            weights = np.concatenate([self.weights[site] for site in present], 2)
+            layers = [select(layer, threshold) for layer in weights]
             for site in present:
                 site_lines = {k: line for k, (where, line) in enumerate(named) if where == site}
-                sites[site] = tuple(_lines(site_lines, heads, self.sinks[site]) for heads in layers)
+                sites[site] = tuple(_lines(site_lines, heads, self.sink(site)) for heads in layers)
         return self.made(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
-        fitted = self.fitted[site]
-        weights = dict(zip(fitted.lines, fitted.weights[layer, head].tolist(), strict=True))
-        weight = weights.get(name_of(line), 0.0)
-        strongest = weight == max(weights.values(), default=0.0) or self.options.values == "soft"
-        if weight > 0 and strongest:
+        weights = dict(zip(self.lines[site], self.weights[site][layer, head].tolist(), strict=True))
+        weight = weights.get(line, 0.0)
+        if weight > 0 and weight == max(weights.values()):
             return weight, ""
         closing = ALONE if self.evidence.stream else sinks(self.evidence.parts)[site]
         return weight, "sink" if line == closing else "assigned"
@@ -109,31 +71,22 @@ def candidates(
     dirs: Sequence[Direction],
     segments: int,
     length: int,
-    anchors: str = "segment",
     stride: int = 1,
 ) -> tuple[Line, ...]:
     """The lines that are looked for: those at least half a segment long.
 
-    ``segments`` of the source, operands of ``length`` digits; ``anchors`` as in
-    ``CalibrationOptions``; ``stride`` of slanted lines over the source.
+    ``segments`` of the source, operands of ``length`` digits; ``stride`` of slanted lines over the
+    source.
     """
     reach = length // 2
-    if anchors == "corner":
-        last = length + 1 if site == "self" else segments * (length + 1)
-        slanted = range(-last if site == "self" else -reach, last - reach + 1)
-        lines = [Line("vert", CORNER, key) for key in range(last + 1)]
-        lines += [Line("diag", CORNER, offset) for offset in slanted]
-        if site == "cross":
-            lines += [Line("anti", CORNER, offset) for offset in slanted]
-        return tuple(_of(lines, dirs))
     if site == "self":  # rows look back only, and no delimiter closes what is being written
         diag = [Line("diag", 0, -back) for back in range(reach + 1)]
-        return tuple(_of([Line("vert", 0, 0), *diag], dirs))
+        return tuple(_of([FIRST, *diag], dirs))
     if site == "encoder":
         verts = [Line("vert", s, 0) for s in range(segments + 1)]
         diag = [Line("diag", 0, offset) for offset in range(-reach, reach + 1)]
         return tuple(_of([*verts, *diag], dirs))
-    lines = [Line("vert", 0, 0)]
+    lines = [FIRST]
     for segment in range(1, segments + 1):
         lines += [Line("vert", segment, offset) for offset in range(reach)]
         near = range(-reach, reach + 1)
@@ -148,8 +101,8 @@ def _of(lines: list[Line], dirs: Sequence[Direction]) -> list[Line]:
 
 def fit(
     captured: Iterable[AttentionWeights], lines: dict[Site, tuple[Line, ...]]
-) -> dict[Site, Fitted]:
-    """Non-negative least squares for every site, layer and head.
+) -> dict[Site, np.ndarray]:
+    """Non-negative least squares: the weight of each line at a site, ``(layers, h, lines)``.
 
     The normal equations are summed over the parts, so memory does not grow with the samples.
     """
@@ -171,7 +124,7 @@ def fit(
                 picked = torch.take_along_dim(layer, key, dim=3) * on_line
                 sums.append(picked.double().sum((0, 2)))  # (h, k)
             along[site] = along.get(site, 0) + torch.stack(sums).cpu().numpy()
-    return {site: Fitted(lines[site], _solve(overlap[site], along[site])) for site in overlap}
+    return {site: _solve(overlap[site], along[site]) for site in overlap}
 
 
 def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:
@@ -194,11 +147,7 @@ def _solve(overlap: np.ndarray, along: np.ndarray) -> np.ndarray:
     return weights
 
 
-Picked = list[list[tuple[int, float]]]
-"""Of each head the numbers of its lines, and their values."""
-
-
-def select(weights: np.ndarray, threshold: float) -> Picked:
+def select(weights: np.ndarray, threshold: float) -> list[int | None]:
     """One line for every head of a layer, or none: from ``weights (h, k)``.
 
     A layer's lines are those that some head follows with at least ``threshold`` of its
@@ -216,22 +165,11 @@ def select(weights: np.ndarray, threshold: float) -> Picked:
     kept = [int(head.argmax()) if head.max(initial=0.0) >= threshold else None for head in weights]
     for head, column in zip(*linear_sum_assignment(-weights[:, chosen]), strict=True):
         kept[head] = chosen[column]
-    return [[] if k is None else [(k, 0.0)] for k in kept]
+    return kept
 
 
-def _lines(lines: Mapping[int, Line], picked: Picked, sink: Line | None) -> Heads:
-    """The lines of a site, ``lines``, that were picked for each head of a layer; or its sink."""
-    heads = [[replace(lines[k], value=value) for k, value in head if k in lines] for head in picked]
-    return tuple(tuple(head) or ((sink,) if sink else ()) for head in heads)
-
-
-def soften(weights: np.ndarray, threshold: float) -> Picked:
-    """For every head all lines that it follows with at least ``threshold`` of its attention.
-
-    Their values are the logarithms of their weights, the strongest at 0, so that where scores
-    are even, attention is shared out as it was found.
-    """
-    return [
-        [(int(k), float(np.log(head[k] / head.max()))) for k in np.flatnonzero(head >= threshold)]
-        for head in weights
-    ]
+def _lines(
+    lines: Mapping[int, Line], picked: Sequence[int | None], sink: tuple[Line, ...]
+) -> Heads:
+    """The line of a site, of ``lines``, that was picked for each head of a layer; or its sink."""
+    return tuple((lines[k],) if k is not None and k in lines else sink for k in picked)

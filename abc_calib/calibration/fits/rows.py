@@ -14,19 +14,18 @@ own row alone. So a query sees no more than the lines say, however many layers t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from pydantic import ValidationInfo, field_validator
 
 from abc_calib.calibration.capture import CHUNK
 from abc_calib.calibration.fits.base import Evidence, Fit
-from abc_calib.calibration.fits.nnls import NnlsOptions, fit
-from abc_calib.calibration.windows import contradictions, seen, smallest
+from abc_calib.calibration.fits.nnls import fit
+from abc_calib.calibration.windows import disputed, hashed, seen, smallest
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch
 from abc_calib.errors import AbcError
@@ -43,22 +42,10 @@ PROBLEMS = 2**14
 the ones that lines are judged by before a retraining."""
 
 
-class RowsOptions(NnlsOptions):
-    """A calibration by this fit: its lines are those of all layers and heads."""
-
-    @field_validator("layer", "anchors", "values")
-    @classmethod
-    def _only_one(cls, word: str, info: ValidationInfo) -> str:
-        only = cls.model_fields[info.field_name or ""].default
-        if word != only:
-            raise ValueError(f"the fit rows has {only} alone: leave it out, or choose another fit")
-        return word
-
-
 class Rows(Fit):
     """Non-negative least squares on a grid, by kind of query, and the lines that decide."""
 
-    options_type = RowsOptions
+    defaults: ClassVar[Mapping[str, str]] = {}
     thresholds = (0.01,)
     right_at_least = 0.1  # its lines are kept only if they decide what is written
 
@@ -80,9 +67,8 @@ class Rows(Fit):
         """Of each line at a site the mean share of all heads, of the kind that follows it most."""
         most: dict[Site, np.ndarray] = {}
         for kind in KINDS:
-            for site, fitted in fit(self._of_kind(kind), self.lines).items():
-                share = fitted.weights.mean((0, 1))
-                most[site] = np.maximum(most.get(site, 0.0), share)
+            for site, weights in fit(self._of_kind(kind), self.lines).items():
+                most[site] = np.maximum(most.get(site, 0.0), weights.mean((0, 1)))
         return most
 
     def _of_kind(self, kind: str) -> Iterator[AttentionWeights]:
@@ -115,8 +101,7 @@ class Rows(Fit):
 
     def _heads(self, site: Site, lines: Sequence[tuple[Site, Line]]) -> Heads:
         """The lines at a site of a layer's heads, each of which has one of ``lines``, or none."""
-        sink = self.sinks[site]
-        closed = () if sink is None else (sink,)
+        closed = self.sink(site)
         heads = [(line,) if at == site else closed for at, line in lines]
         return (*heads, *(closed,) * self.heads)[: self.heads]
 
@@ -132,15 +117,15 @@ class Rows(Fit):
         usual = data.training(UNREACHED_STEP + 2, PROBLEMS)
         batches = [self._windows(b, lines) for b in (data.training_of_few_digits(PROBLEMS), usual)]
         windows, written = (np.concatenate(part) for part in zip(*batches, strict=True))
-        if wrong := contradictions(windows, written):
+        if wrong := disputed(hashed(windows).sum(1), written)[0]:
             longest = "x".join(
                 map(str, data.size if isinstance(data.size, tuple) else (data.size,))
             )
             raise AbcError(
-                f"no lines were found that decide what is written: {wrong} times a window is "
-                "followed by another token than before. Train longer, on more rows and columns "
-                f"than {longest}, or give a smaller threshold; docs/rows.md "
-                "says which outputs local windows can decide"
+                f"no lines were found that decide what is written: {wrong} of {len(written)} rows "
+                "see what others see that write another token. Train longer, on more rows and "
+                f"columns than {longest}, or give a smaller threshold; docs/rows.md says which "
+                "outputs local windows can decide"
             )
         chosen = [heavy[k] for k in smallest(windows, written, [entry[0] for entry in heavy])]
         picked = {site: [x for _, s, x in reversed(chosen) if s == site] for site in self.lines}
@@ -178,7 +163,7 @@ class Rows(Fit):
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
         weight = dict(zip(self.lines[site], self.weights[site].tolist(), strict=True))
-        return weight.get(line, 0.0), "sink" if line == self.sinks[site] else ""
+        return weight.get(line, 0.0), "sink" if (line,) == self.sink(site) else ""
 
 
 OWN = Line("diag", 0, 0)

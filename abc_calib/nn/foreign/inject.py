@@ -71,8 +71,8 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
     lines.check({"encoder": 0, **sites.layers}, sites.heads)
     if sites.stream and any(line.segment < 0 for line in lines.every()):
         raise UsageError(
-            "a decoder-only model has no corners of its own between source and output: fit lines "
-            "with anchors segment"
+            "a decoder-only model has no corners of its own between source and output: choose the "
+            "fit nnls"
         )
     if neutral and not sites.positions:
         raise UsageError(

@@ -13,7 +13,7 @@ from torch import nn
 
 from abc_calib.data.base import Data
 from abc_calib.data.vocabulary import TokenIds
-from abc_calib.errors import UsageError
+from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.window import window_bias
 from abc_calib.nn.base import Model
@@ -45,8 +45,9 @@ class AlongLines(Model):
             scheme = f"coupled:rows={data.coupling}"
             options = options.model_copy(update={"scheme": scheme})
         check_positions(options, data.layout_at(1) if data is not None else None)
-        if data is not None and (window := getattr(options, "attention_window", None)):
-            data.check_window(window)
+        window = getattr(options, "attention_window", None)
+        if window and data is not None and data.no_window:
+            raise OptionError("attention_window", window, data.no_window)
         return options
 
     def own_lines(self, data: Data) -> LineBias | None:
