@@ -7,14 +7,38 @@ one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 Result = TypeVar("Result")
+
+
+_LOCK, _INSIDE = Lock(), list[int]()
+"""Of every ``one_thread`` that is open, the number of threads to go back to."""
+
+
+@contextmanager
+def one_thread() -> Iterator[int]:
+    """Give each operation of torch one thread inside; yields how many it had.
+
+    The number is global in part, so those that are open at once go back to the first one's.
+    """
+    with _LOCK:
+        threads = _INSIDE[0] if _INSIDE else torch.get_num_threads()
+        _INSIDE.append(threads)
+    torch.set_num_threads(1)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(threads)
+        with _LOCK:
+            _INSIDE.pop()
 
 
 def in_parts(work: Callable[[Tensor], Result], parts: Iterable[Tensor]) -> list[Result]:
@@ -25,13 +49,12 @@ def in_parts(work: Callable[[Tensor], Result], parts: Iterable[Tensor]) -> list[
         with torch.inference_mode():
             return work(part)
 
-    sequence, threads = list(parts), torch.get_num_threads()
-    pool = ThreadPoolExecutor(max(1, min(threads, len(sequence))))
-    try:
+    sequence = list(parts)
+    with one_thread() as threads:
         if threads == 1 or len(sequence) < 2:
             return [done(part) for part in sequence]
-        torch.set_num_threads(1)
-        return list(pool.map(done, sequence))
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
+        pool = ThreadPoolExecutor(min(threads, len(sequence)))
+        try:
+            return list(pool.map(done, sequence))
+        finally:
+            pool.shutdown(cancel_futures=True)
