@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from abc_calib.calibration import extend_bias
-from abc_calib.calibration.fits.mean import END, dense_bias, line_means, mean_lines
+from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line
 from abc_calib.nn.attend import MASKED
@@ -175,8 +175,6 @@ def test_sums_extend_as_in_the_public_code(given_, dirs, threshold, site):
     attention, shape = given_
     expected, nearest = summed_by_hand(attention, shape, dirs, threshold, site)
     assume(nearest > 1e-9)
-    end = (END,) if site == "cross" else ()
-    heads = mean_lines(attention, dirs, threshold, summed=True)
-    bias = dense_bias(tuple((*lines, *end) for lines in heads), shape)
+    bias = extend_bias(attention, shape, dirs, threshold, average="sum", site=site)
     assert (np.isinf(bias) == np.isinf(expected)).all()
     np.testing.assert_allclose(bias, expected, rtol=0, atol=1e-12)

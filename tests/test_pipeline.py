@@ -15,7 +15,7 @@ import torch
 from conftest import CALIBRATED, VANILLA, assert_same_weights, digit_data, in_stream
 
 from abc_calib.calibration import capture as module
-from abc_calib.calibration import pipeline
+from abc_calib.calibration import extend_bias, pipeline
 from abc_calib.calibration import trial as check
 from abc_calib.calibration.capture import (
     average_attention,
@@ -25,7 +25,7 @@ from abc_calib.calibration.capture import (
 )
 from abc_calib.calibration.fits import base as evidence
 from abc_calib.calibration.fits.base import sinks
-from abc_calib.calibration.fits.mean import END, dense_bias, mean_lines
+from abc_calib.calibration.fits.mean import dense_bias
 from abc_calib.calibration.fits.nnls import Nnls
 from abc_calib.calibration.pipeline import calibrate, full_length
 from abc_calib.calibration.trial import Aim, Check, carries_over, choose, every_place, lines_of
@@ -424,7 +424,7 @@ def test_raw_attention_is_the_scores_before_softmax_where_a_query_may_look(model
 
 
 def test_sums_and_directions_by_site_reach_the_lines(vanilla, model, find):
-    """The bias of a calibration by sums is that of ``mean_lines``, head by head."""
+    """The bias of a calibration by sums is that of ``extend_bias``, head by head."""
     by_site = {"encoder": 1.0, "self": 0.5, "cross": 2.0}
     found = find(
         fit="mean",
@@ -436,9 +436,7 @@ def test_sums_and_directions_by_site_reach_the_lines(vanilla, model, find):
         last = found.attention[site][-1]
         rows, keys = last.shape[1:]
         first = last[:, : vanilla.data.length]
-        heads = mean_lines(first, dirs, by_site[site], summed=True)
-        end = (END,) if site == "cross" else ()
-        expected = dense_bias(tuple((*lines, *end) for lines in heads), (rows, keys))
+        expected = extend_bias(first, (rows, keys), dirs, by_site[site], "sum", site)
         bias = dense_bias(found.bias.sites[site][0], (rows, keys))
         np.testing.assert_allclose(bias, expected, rtol=1e-6)
         assert np.isfinite(bias[:, 0, -1]).all() == (site == "cross")

@@ -70,8 +70,11 @@ def option(default: Any, help: str, *, panel: str | None = None, **bounds: Any) 
     return Field(default, description=help, json_schema_extra={"panel": panel}, **bounds)
 
 
-def csv_field(*names: str) -> Any:
-    """Validate fields with several values: ``"6,10"`` or a list, each value kept once."""
+def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Validate fields with several values: ``"6,10"`` or a list, each value kept once.
+
+    ``each``: what is made of a value first.
+    """
 
     def once_each(value: Any) -> Any:
         if isinstance(value, str):
@@ -81,7 +84,7 @@ def csv_field(*names: str) -> Any:
         is_plain = isinstance(value, list | tuple) and all(
             isinstance(part, str | int | tuple) for part in value
         )
-        return tuple(dict.fromkeys(value)) if is_plain else value
+        return tuple(dict.fromkeys(map(each, value))) if is_plain else value
 
     return field_validator(*names, mode="before")(once_each)
 

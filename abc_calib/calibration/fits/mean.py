@@ -10,8 +10,8 @@ import numpy as np
 
 from abc_calib.calibration.fits.base import Evidence, Fit, LineRow
 from abc_calib.config import CalibrationOptions
-from abc_calib.errors import UsageError
-from abc_calib.geometry import CORNER, DIRECTIONS, Heads, Line, LineBias, Site
+from abc_calib.errors import OptionError, UsageError
+from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Heads, Line, LineBias, Site
 from abc_calib.geometry.lines import FARTHEST, Direction, formula
 
 END = Line("anti", CORNER, 0, stride=FARTHEST - 1)
@@ -135,6 +135,8 @@ def extend_bias(
     shape: tuple[int, int],
     dirs: Sequence[Direction] = DIRECTIONS,
     threshold: float = 4.0,
+    average: Literal["all", "sum"] = "all",
+    site: Literal["self", "cross"] = "cross",
 ) -> np.ndarray:
     """Extend an averaged attention ``(h, m, n)`` to a bias ``(h, M, N)``, float64.
 
@@ -142,6 +144,10 @@ def extend_bias(
     right and the other lines at the top left, directions combine by their maximum, and a head
     without a line is 0 everywhere. A row that no line of its head reaches is -inf throughout:
     softmax of it is nan, and ``scaled_dot_product_attention`` of torch gives zeros.
+
+    ``average="sum"``: as the paper's public code does. A line is kept by the sum of its cells,
+    which is its value, and in cross-attention (``site``) every head sees the end of the source in
+    row 0, cell (0, N-1). There ``attention`` has the rows below the training length.
 
     Raises ``UsageError`` for another shape or direction, and for attention that is not finite.
     """
@@ -162,7 +168,14 @@ def extend_bias(
         raise UsageError(f"unknown direction {unknown[0]!r}: choose among {', '.join(DIRECTIONS)}")
     if len(shape) != 2 or min(shape) < 1:
         raise UsageError(f"shape {shape} is not possible: give (rows, keys), 1 or more each")
-    return dense_bias(mean_lines(attention, dirs, threshold), shape)
+    for name, choice, allowed in ("average", average, ("all", "sum")), ("site", site, SITES[1:]):
+        if choice not in allowed:
+            raise OptionError(name, choice, f"choose {' or '.join(allowed)}")
+    summed = average == "sum"
+    heads = mean_lines(attention, dirs, threshold, summed)
+    if summed and site == "cross":
+        heads = tuple((*lines, END) for lines in heads)
+    return dense_bias(heads, shape)
 
 
 def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:
