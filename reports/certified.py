@@ -183,13 +183,13 @@ def add(kind: str, folder: Path, place: Place) -> None:
 
 def small(table: pd.DataFrame) -> str:
     """A row of each small model, with what came of each seed."""
-    rows = []
+    rows, columns = [], ["seed", "outcome", "margin", "reason"]
     for task, part in table.groupby("task", sort=False):
         outcomes = {
-            row.seed: f"certified, margin {float(row.margin):.2f}"
-            if row.outcome == "certified"
-            else row.reason.partition(":")[0]
-            for row in part.itertuples()
+            seed: f"certified, margin {float(margin):.2f}"
+            if outcome == "certified"
+            else reason.partition(":")[0]
+            for seed, outcome, margin, reason in part[columns].values.tolist()
         }
         seeds = [outcomes.get(seed, "–") for seed in "012"]
         name, wide = str(task).removesuffix(" wide").split(", small, ")
