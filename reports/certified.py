@@ -189,6 +189,8 @@ def small(table: pd.DataFrame) -> str:
             seed: f"certified, margin {float(margin):.2f}"
             if outcome == "certified"
             else reason.partition(":")[0]
+            if outcome == "refuted"
+            else "its lines decide nothing"
             for seed, outcome, margin, reason in part[columns].values.tolist()
         }
         seeds = [outcomes.get(seed, "–") for seed in "012"]

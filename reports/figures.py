@@ -48,7 +48,6 @@ HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
 BOTH = ("pdf", "png")
 LENGTHS = (6, 10, 20, 50, 100, 1000)
-NAMES = {"multiplication": "number times one digit"}
 COLOURS = {"first": PALETTE[1], "second": PALETTE[0]}
 """Of the line through each number."""
 
@@ -87,7 +86,7 @@ def pipeline(rows: pd.DataFrame, task: str) -> Figure:
             list(zip(one.length, one.accuracy, strict=True)) for _, one in part.groupby("seed")
         ]
     seeds = rows.seed.nunique()
-    name = NAMES.get(task, task)
+    name = get_task(task).title or task
     return accuracy_curve(
         series,
         title=f"{name}: {f'medians of {seeds} seeds' if seeds > 1 else 'one seed'}",

@@ -167,7 +167,7 @@ class Arithmetic(Task):
         operands = tuple(map(self._number, parts))
         of_row = self.row_operand
         if of_row is not None and operands[of_row].lengths[0] > 1:
-            raise not_a_source(self, source, f"number {of_row + 1} has one digit")
+            raise not_a_source(self, source, f"number {of_row + 1} may have one digit alone")
         return Problems(operands, self.answer(*operands))
 
     def _wrong(self, text: str, parts: list[str]) -> str:

@@ -114,6 +114,8 @@ class Task(ABC):
     """One rule. Subclasses are listed in ``tasks.TASKS``; get one with ``tasks.get_task``."""
 
     name: ClassVar[str]
+    #: what a person calls it, if not by its name
+    title: ClassVar[str] = ""
     #: how sources are written, which is the data that they make: ``abc_calib.data.DATA``
     notation: ClassVar[str]
     #: names of the options that ``get_task`` passes on

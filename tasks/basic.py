@@ -64,7 +64,7 @@ class Addition(Arithmetic):
 class Multiplication(Arithmetic):
     """A number times one digit (the paper's N x 1): ``123*6 -> 738``, written ``8 3 7``."""
 
-    name = "multiplication"
+    name, title = "multiplication", "number times one digit"
     operator = "*"
     count = 2
 

@@ -127,7 +127,7 @@ COMMANDS = [["calibrate"], ["retrain"], ["eval"], ["predict", "1"], ["heatmap"]]
 
 def test_without_a_run_the_way_to_one_is_told(abc, runs_root):
     for words in COMMANDS:
-        assert abc(*words).error(2).startswith(f"none of your runs is in {runs_root} yet: abc")
+        assert abc(*words).error(2).startswith(f"there is no run in {runs_root} yet: abc")
 
 
 def test_a_run_that_is_gone_or_none_or_of_another_version_is_named(tiny, refused, tmp_path):

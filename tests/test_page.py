@@ -92,7 +92,7 @@ def test_the_page_shows_itself_without_complaint_or_request(chromium, page, widt
 
 
 def test_runs_are_compared_by_task(both):
-    other = {**both[1], "task": "parity", "accuracy": []}
+    other = {**both[1], "task": "parity", "title": "parity", "accuracy": []}
     panels = together([*both, other])
     assert [panel["name"] for panel in panels] == ["Successor", "Parity"]
     assert [[run["index"] for run in panel["runs"]] for panel in panels] == [[0, 1], [2]]

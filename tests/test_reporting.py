@@ -27,7 +27,7 @@ from abc_calib.reporting.attention import Problem, reads
 from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
 from abc_calib.reporting.of_runs import accuracy, accuracy_series, labels_of
-from abc_calib.reporting.style import save_figures
+from abc_calib.reporting.style import FONTS, font, save_figures
 from abc_calib.reporting.views import heatmap, heatmap_figures
 from abc_calib.runs import Run
 
@@ -351,6 +351,16 @@ def test_the_font_of_latex_is_quiet_and_several_runs_are_one_table(tiny, abc, tm
     latex = abc("curves", *runs, "--latex", "--out", tmp_path).out
     assert "length & before calibration & after calibration" in latex
     assert latex.count(r"\label{tab:") == latex.count(r"\begin{tabular}") == 1
+
+
+def test_numbers_at_axes_are_plain_in_every_font(calibrated: Run) -> None:
+    for name in FONTS:
+        with font(name):
+            curve = accuracy_curve({"after": [(5, 100.0, 96.0, 100.0)]}, title="", train_length=3)
+            for figure in (curve, *heatmap_figures(calibrated, layer=0).values()):
+                figure.canvas.draw()
+                ticks = [t.get_text() for a in figure.axes for t in a.yaxis.get_ticklabels()]
+                assert any(ticks) and not any("math" in text for text in ticks)
 
 
 def test_what_the_options_of_a_heatmap_leave_out(calibrated: Run) -> None:

@@ -239,7 +239,7 @@ def test_a_failed_checkpoint_leaves_the_last_one(make_config, monkeypatch):
 
 
 def test_opening_says_what_is_missing(runs_root, make_config):
-    with pytest.raises(UsageError, match=r"none of your runs is in .*runs yet: abc train"):
+    with pytest.raises(UsageError, match=r"there is no run in .*runs yet: abc train"):
         Run.open()
     with pytest.raises(UsageError, match="there is no run nothing: abc runs lists them"):
         Run.open("nothing")

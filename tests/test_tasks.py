@@ -283,7 +283,7 @@ def drawn(length: int, **law: str) -> Any:
         (lambda: get_task("successor").solve(""), "'' is not a source of successor"),
         (
             lambda: get_task("multiplication").solve("12*34"),
-            "number 2 has one digit",
+            "number 2 may have one digit alone",
         ),
         (lambda: get_task("subtraction").parse("99-100"), "99-100 is below 0: subtraction takes"),
         (lambda: drawn(3, law="even"), "unknown sampling law 'even': choose one of uniform"),

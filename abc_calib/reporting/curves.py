@@ -27,7 +27,7 @@ Point = tuple[int, float, float, float]
 """A length, and its accuracy and the two ends of its 95 % interval in percent."""
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
 """Solid, dashed, dotted."""
-FIRST = ("after calibration", "ABC", "before calibration", "Vanilla")
+FIRST = ("after calibration", "ABC", "after", "before calibration", "Vanilla", "before")
 """Stages, whose colours are the first ones; others are those of no stage in whichever figure."""
 LINE = 0.125
 """Inches of a line of a curve's name."""
@@ -58,7 +58,7 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
     numbers, chosen = dict[str, int](), {}
     for model in dict.fromkeys(models.values()):  # the first of a stage has the stage's colour
         parts = model.split(", ") if "calibration" in model else [model]
-        stages = [FIRST.index(part) // 2 for part in parts if part in FIRST]
+        stages = [FIRST.index(part) // 3 for part in parts if part in FIRST]
         is_first = bool(stages) and stages[0] not in numbers.values()
         numbers[model] = stages[0] if is_first or model in FIRST else next(others)
     for number, (name, model) in enumerate(models.items()):

@@ -84,9 +84,9 @@ def styled(function: F) -> F:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        name = _font.get()
-        fonts: Any = {"font.family": FONTS[name], "axes.formatter.use_mathtext": name == "latex"}
-        with matplotlib.rc_context({**STYLE, **fonts}):
+        fonts: Any = {"font.family": FONTS[_font.get()]}
+        with matplotlib.rc_context({**STYLE, **fonts}), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "cmr10 font")  # its minus is the next family's
             return function(*args, **kwargs)
 
     return wrapped  # type: ignore[return-value]

@@ -62,7 +62,7 @@ def latest() -> Path:
         return find(runs_root() / read_text(marker, LONGEST_NAME).strip())
     except FileNotFoundError:
         hint = "abc train successor, or name a model, as in --run zoo:addition"
-        raise UsageError(f"none of your runs is in {runs_root()} yet: {hint}") from None
+        raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
     except UsageError:
         raise
     except (OSError, ValueError) as error:

@@ -42,6 +42,7 @@ def write_page(
     if not 1 <= len(runs) <= MOST_RUNS:
         raise UsageError(f"a page of {len(runs)} runs: name 1 to {MOST_RUNS}")
     make_folder(path.parent, path)
+    runs = sorted(runs, key=lambda run: run.config.stage != "calibrated")
     labels = names([run.path for run in runs])
     parts: list[dict[str, Any]] = []
     for run, name in zip(runs, labels, strict=True):
@@ -94,7 +95,7 @@ def together(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         tasks.setdefault(run["task"], []).append({**run, "index": index})
     return [
         {
-            "name": task.replace("_", " ").capitalize(),
+            "name": group[0]["title"].capitalize(),
             "chart": accuracy_chart(group),
             "verdicts": contrasted(group),
             "certificates": [run["certificate"] for run in group] if comparable(group) else [],

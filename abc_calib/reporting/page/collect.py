@@ -24,6 +24,11 @@ from abc_calib.runs import Run
 from abc_calib.runs.run import STAGES
 from abc_calib.text import counted, grouped
 
+FITS = {
+    "nnls": "non-negative least squares",
+    "rows": "non-negative least squares, by kind of row",
+    "mean": "means along lines, as in the paper",
+}
 KINDS = ("abc_transformer", "abc_decoder")
 """The kinds of models that the page's JavaScript computes."""
 SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
@@ -45,6 +50,7 @@ def collected(run: Run) -> dict[str, Any]:
         **about(run),
         "summary": run.summary,
         "task": config.task,
+        "title": titled(run),
         **introduction(run),
         "verdicts": {STAGES[r.config.stage]: verdict_on(r) for r in (before, run) if r},
         "unit": run.task.unit,
@@ -65,6 +71,11 @@ def collected(run: Run) -> dict[str, Any]:
     }
 
 
+def titled(run: Run) -> str:
+    """Return what a person calls the run's task."""
+    return run.task.title or run.config.task.replace("_", " ")
+
+
 def introduction(run: Run) -> dict[str, str]:
     """Say in a sentence what a model is (``intro``), and in one what its task is (``about``)."""
     config = run.config
@@ -74,7 +85,7 @@ def introduction(run: Run) -> dict[str, str]:
     about = (inspect.getdoc(type(run.task)) or "").split("\n\n")[0]
     about = " ".join(about.replace("`", "").replace("->", "→").split())
     intro = (
-        f"A small {kind} that learned {config.task.replace('_', ' ')}{base} from examples of at "
+        f"A small {kind} that learned {titled(run)}{base} from examples of at "
         f"most {config.train.length} {run.task.unit}."
     )  # the example of ``about`` has digits of the usual base
     return {"intro": intro, "about": about.partition(":")[0] + "." if base else about}
@@ -104,7 +115,10 @@ def facts(run: Run, parameters: int) -> list[tuple[str, str]]:
             ("Held out", f"{result['validation_accuracy']} % of held-out problems right"),
         ]
     if config.calibration is not None:
-        rows += [("Calibrated by", config.calibration.fit), ("Lines", run.bias().summary)]
+        rows += [
+            ("Lines found by", FITS.get(config.calibration.fit, config.calibration.fit)),
+            ("Lines", run.bias().summary),
+        ]
     return rows
 
 
