@@ -123,7 +123,7 @@ def verdict(run: abc.Run, certificate: abc.Certificate) -> Result:
         shown.append(f"{case['problem']} gives {answer} instead of {case['right']}")
     if certificate.verified:
         least = certificate.verified["smallest_margin"]
-        shown.append(f"verified by dense attention: smallest margin {least}")
+        shown.append(f"verified by dense attention, on some sources: smallest margin {least}")
         if by := certificate.verified.get("check_py"):
             windows, least = grouped(str(by["windows"])), by["smallest_margin"]
             shown.append(f"check.py agrees: {windows} windows, smallest margin {least}")
