@@ -71,7 +71,7 @@ def test_a_tracker_that_is_not_there_is_refused_before_anything_is_made(abc, run
         patch.setattr("abc_calib.tracking.find_spec", lambda name: None)
         with pytest.raises(UsageError, match=r'not installed; pip install "abc-calib\[tensorboard'):
             abc_calib.train("successor", track="tensorboard")
-    assert "'--track': " in abc("train", "successor", "--track", "wandb").error(2)
+    assert "--track wandb: " in abc("train", "successor", "--track", "wandb").error(2)
     half: Any = object()
     for wrong in ("mlflow", 3, half, Heard):
         with pytest.raises(UsageError, match="start, scalars, close"):
