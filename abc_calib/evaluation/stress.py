@@ -70,9 +70,11 @@ def searched(
 ) -> Stressed:
     """Mutate the sources of the smallest logit margins, again and again."""
     parents = data.task.hard(rng, samples, length)
+    if not len(parents):
+        return Stressed(length, 0, 0, None, ())
     least = smallest_margins(model, data.lay_out(parents)).numpy()
     tried, wrong = len(parents), int((least <= 0).sum())
-    while len(parents) and (left := samples + search - tried):
+    while left := samples + search - tried:
         best = np.argsort(least)[:PARENTS]
         parents, least = parents.take(best), least[best]
         children = data.task.mutated(rng, parents, min(CHILDREN, left))
@@ -85,5 +87,4 @@ def searched(
     failing = parents.take(order[least[order] <= 0][:SHOWN])
     sources = (data.task.plain(failing, row) for row in range(len(failing)))
     failures = tuple(x for x in (failure(model, data, source) for source in sources) if x)
-    margin = round(float(least.min()), 4) if len(least) else None
-    return Stressed(length, tried, wrong, margin, failures)
+    return Stressed(length, tried, wrong, round(float(least.min()), 4), failures)
