@@ -64,9 +64,10 @@ def check_task(
     answers and its rule differ.
     """
     group = options or build(TaskOptions, **keywords)
-    return look_ahead(
-        plugins.make_task(plugins.by_name("task", task), base=group.base, **group.of_the_task)
-    )
+    name = plugins.by_name("task", task)
+    problem = plugins.make_task(name, base=group.base, **group.of_the_task)
+    with plugins.in_one_line(name):
+        return look_ahead(problem)
 
 
 def evaluate(
