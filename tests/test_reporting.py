@@ -311,7 +311,7 @@ def test_a_curve_shows_its_data_intervals_and_the_training_length() -> None:
     low, high = axes.get_ylim()
     assert axes.get_xscale() == "log" and low < 0 and high > 100
     assert {"one", "two"} <= {*texts(figure)}
-    assert axes.get_xlabel().endswith("(dashed: training length 6)")
+    assert axes.get_xlabel().endswith("(dotted: training length 6)")
     with pytest.raises(UsageError, match="no accuracies of b to draw: run abc eval"):
         accuracy_curve({"a": POINTS, "b": []}, title="T", train_length=6)
 

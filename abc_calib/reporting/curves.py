@@ -85,7 +85,7 @@ def accuracy_curve(
     """Exact match, or another ``measure``, against length, one line a series.
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals, none where all problems were
-    tested; or, with ``single``, thin: the curve of each seed, by series. Dashed: ``train_length``,
+    tested; or, with ``single``, thin: the curve of each seed, by series. Dotted: ``train_length``,
     where interpolation ends. ``top``: the series that matter, drawn thicker. Each curve is named
     where it ends; of equal ones the earlier has larger markers. ``width``: in inches.
     """
@@ -97,7 +97,7 @@ def accuracy_curve(
     names = [wrapped(name, 0.3 * width) for name in series]
     figure = new_figure(width, max(2.3, 0.7 + LINE * sum(name.count("\n") + 1 for name in names)))
     axes = figure.add_subplot()
-    axes.axvline(train_length, color="0.35", linewidth=0.8, linestyle="--")
+    axes.axvline(train_length, color="0.35", linewidth=0.9, linestyle=":")
     look = looks(list(series))
     for number, (name, points) in enumerate(series.items()):
         for seed in (single or {}).get(name, ()):
@@ -110,7 +110,7 @@ def accuracy_curve(
         style["markersize"] = 3.6 + 2.4 * (1 - number / len(series))
         axes.plot(x, y, label=name, **style)
     axes.set_title(title)
-    axes.set_xlabel(f"{unit}\n(dashed: training length {train_length})")
+    axes.set_xlabel(f"{unit}\n(dotted: training length {train_length})")
     axes.set_ylabel(measure)
     _scale(axes, _named(lengths, train_length, 0.55 * width), percent)
     styles = [look[name].style(name in top) for name in series]
