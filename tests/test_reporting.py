@@ -304,7 +304,7 @@ def test_a_curve_shows_its_data_intervals_and_the_training_length() -> None:
     assert [tuple(xy) for xy in lines["one"].get_xydata()] == [p[:2] for p in POINTS]
     assert [tuple(xy) for xy in lines["two"].get_xydata()] == [POINTS[0][:2]]
     (mark,) = (line for line in axes.lines if set(line.get_xdata()) == {6})
-    assert mark.get_linestyle() == "--"
+    assert mark.get_linestyle() == ":"
     shade: Any = next(c for c in axes.collections if isinstance(c, PolyCollection))
     corners = {tuple(xy) for xy in shade.get_paths()[0].vertices.tolist()}
     assert {(p[0], p[2]) for p in POINTS} | {(p[0], p[3]) for p in POINTS} <= corners
