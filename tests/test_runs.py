@@ -246,6 +246,8 @@ def test_opening_says_what_is_missing(runs_root, make_config):
     (runs_root / "half").mkdir(parents=True)
     with pytest.raises(AbcError, match=r"half is not a run folder \(it has no config.json\)"):
         Run.open("half")
+    with pytest.raises(UsageError, match=r"there is no run halff: did you mean half\?"):
+        Run.open("halff")
     run = Run.create(make_config())
     with pytest.raises(AbcError, match="has no trained model: train again"):
         run.load_model()

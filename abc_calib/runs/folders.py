@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 from collections.abc import Iterator
@@ -31,7 +32,9 @@ def find(path: Path) -> Path:
         if not path.exists() and (runs_root() / path).exists():
             path = runs_root() / path
         if not path.is_dir():
-            raise UsageError(f"there is no run {path}: abc runs lists them")
+            near = difflib.get_close_matches(str(path), _names(runs_root()), 1, cutoff=0.8)
+            hint = f"did you mean {near[0]}?" if near else "abc runs lists them"
+            raise UsageError(f"there is no run {path}: {hint}")
         if not os.path.lexists(path / "config.json"):
             raise AbcError(f"{path} is not a run folder (it has no config.json): abc runs")
     except OSError as error:
