@@ -142,6 +142,22 @@ def test_the_committed_pages_are_what_their_results_render_to(name):
     assert all((COMMITTED / f"{figure}.png").is_file() for figure in made.figures)
 
 
+def test_other_failures_of_a_row_are_listed_next_to_its_refused_seeds():
+    target = get_target("table1")
+    place = {"row": "abc", "task": "addition"}
+    results = pd.DataFrame(
+        [
+            {**place, "seed": 0, "stage": "vanilla", "length": 6, "interpolated": False},
+            {**place, "seed": 0, "stage": "calibrated", "error": "did not interpolate"},
+            {**place, "seed": 1, "stage": "calibrated", "error": "out of memory"},
+        ]
+    )
+    report = make_report(target, results)
+    assert "addition abc seed 1: out of memory" in report.incomplete
+    assert not any("did not interpolate" in line for line in report.incomplete)
+    assert any(note.endswith("interpolate (number of seeds): abc (1).") for note in report.notes)
+
+
 def test_the_command_renders_committed_results(abc, tmp_path, runs_root, monkeypatch):
     monkeypatch.setattr(pipeline, "RESULTS", RESULTS)
     said = abc("reproduce", "table1", "--from-results", "--json")

@@ -29,11 +29,6 @@ from abc_calib.reproduction.targets import CELL, Target
 from abc_calib.text import Table, as_latex, as_markdown
 from tasks import get_task
 
-INCOMPLETE = (
-    "With fewer seeds, because they were not run, failed (column error of the results), or had a "
-    "first training that did not interpolate and is not calibrated:\n"
-)
-
 
 @dataclass(frozen=True)
 class Report:
@@ -58,7 +53,7 @@ class Report:
         parts += [f"![{name}]({name}.png)\n" for name in self.figures]
         parts += [f"{note}\n" for note in self.notes]
         if self.incomplete:
-            parts += [INCOMPLETE, "".join(f"- {line}\n" for line in self.incomplete)]
+            parts += ["Not complete:\n", "".join(f"- {line}\n" for line in self.incomplete)]
         return "\n".join(parts)
 
     @property
@@ -84,14 +79,15 @@ def make_report(
     if seeds is not None:
         results = results[results["seed"] < seeds]
     cells = make_cells(target, results)
+    refused = refused_seeds(target, results)
     records: Any = cells.astype(object).where(cells.notna(), None).to_dict("records")
     return Report(
         name=target.name,
         title=target.title,
         tables=list(_tables(target, cells)),
         records=records,
-        notes=[*_notes(target, cells), *target.notes],
-        incomplete=list(_incomplete(target, cells, seeds)),
+        notes=[*_notes(target, cells, refused), *target.notes],
+        incomplete=_incomplete(target, results, cells, refused, seeds),
         figures=dict(_figures(target, results, cells, width or COLUMN_WIDTH)),
     )
 
@@ -113,8 +109,10 @@ def _tables(target: Target, cells: pd.DataFrame) -> Iterator[Table]:
         yield Table(columns, rows, right=columns[2:], title=title)
 
 
-def _notes(target: Target, cells: pd.DataFrame) -> Iterator[str]:
-    """How to read the cells, how many agree with the paper, and from how many samples."""
+def _notes(
+    target: Target, cells: pd.DataFrame, refused: dict[tuple[str, str], set[int]]
+) -> Iterator[str]:
+    """How to read the cells, how many agree with the paper, and what was not calibrated."""
     yield _legend(target)
     judged = cells[cells["verdict"] != ""]
     if target.numbers and judged.empty:
@@ -129,6 +127,12 @@ def _notes(target: Target, cells: pd.DataFrame) -> Iterator[str]:
         yield (
             f"Samples per seed and length: {least:,}{f' to {most:,}' * (most > least)} "
             f"(column n of {target.name}.csv)."
+        )
+    for task in dict.fromkeys(task for task, _ in refused):
+        rows = [f"{row} ({len(seeds)})" for (of, row), seeds in refused.items() if of == task]
+        yield (
+            f"{TITLES.get(task, task)}, not calibrated because the first training did not "
+            f"interpolate (number of seeds): {'; '.join(rows)}."
         )
 
 
@@ -150,18 +154,44 @@ def _legend(target: Target) -> str:
     )
 
 
-def _incomplete(target: Target, cells: pd.DataFrame, seeds: int | None) -> Iterator[str]:
-    """The rows that lack seeds or lengths, a line for each task and number."""
+def refused_seeds(target: Target, results: pd.DataFrame) -> dict[tuple[str, str], set[int]]:
+    """Return, by task and row, the seeds whose first training did not interpolate."""
+    table = results.reindex(columns=["task", "row", "seed", "stage", "length", "interpolated"])
+    groups = dict(list(table.groupby(["task", "row"])))
+    refused = {}
+    for place, row in target.places.items():
+        if row.calibrate is not None and (part := groups.get(place)) is not None:
+            done = part["seed"][(part["stage"] == "calibrated") & part["length"].notna()]
+            refused[place] = {*part["seed"][part["interpolated"].eq(False)]} - {*done}
+    return {place: seeds for place, seeds in refused.items() if seeds}
+
+
+def _incomplete(
+    target: Target,
+    results: pd.DataFrame,
+    cells: pd.DataFrame,
+    refused: dict[tuple[str, str], set[int]],
+    seeds: int | None,
+) -> list[str]:
+    """The rows that lack seeds or lengths, a line for each task and number; failed jobs."""
     complete = cells.groupby(["task", "row"])["seeds"].min()
-    counts = target.seed_counts(seeds)
     lacking: dict[tuple[str, int, int], list[str]] = {}
-    for (task, row), count in counts.items():
-        if (have := int(complete[task, row])) < count:
-            lacking.setdefault((task, have, count), []).append(row)
+    counts = target.seed_counts(seeds)
+    for place, count in counts.items():
+        if (have := int(complete[place]) + len(refused.get(place, ()))) < count:
+            lacking.setdefault((place[0], have, count), []).append(place[1])
     every = Counter(task for task, _ in counts)
-    for (task, have, count), rows in lacking.items():
-        named = "every row" if len(rows) == every[task] > 1 else "; ".join(rows)
-        yield f"{task}, {have} of {count} seeds: {named}"
+    lines = [
+        f"{task}, {have} of {count} seeds: "
+        + ("every row" if len(rows) == every[task] > 1 else "; ".join(rows))
+        for (task, have, count), rows in lacking.items()
+    ]
+    failed: Any = results[results["error"].notna()].itertuples()
+    for job in failed:
+        place = job.task, job.row
+        if place in counts and job.seed not in refused.get(place, ()):
+            lines.append(f"{job.task} {job.row} seed {job.seed}: {job.error}")
+    return lines
 
 
 def _figures(
