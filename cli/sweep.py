@@ -201,26 +201,25 @@ def reproduce(
             names = [str(path) for path in save_figures(figure, folder / target, ("pdf", "png"))]
             return Result({"files": names}, names)
         width = look.inches if "width" in look.chosen else None
+        definition = None if target == chomsky.NAME else reproduction.get_target(target)
         if from_results:
             refuse(flags - {"--from-results", "--seeds"}, "--from-results")
-            report = reproduction.committed_report(target, seeds, width)
-            if out is not None:
-                reproduction.write_report(report, None, out)
-                say(f"written to {out}")
-            return shown(report)
-        if target == chomsky.NAME:
+            table = reproduction.load_results(target)
+        elif definition is None:
             refuse(flags - {"--row", "--seeds", "--jobs"}, target)
             table = chomsky.reproduce(seeds, row or (), work.jobs, folder, on_row=say)
-            report = chomsky.report(table)
         else:
-            definition = reproduction.get_target(target)
             options: Any = {"seeds": seeds, "rows": row or (), "device": device}
             with jobs_progress() as on_change:
                 table, _ = reproduction.reproduce(definition, work, on_change=on_change, **options)
+        if definition is None:
+            report = chomsky.report(table)
+        else:
             report = reproduction.make_report(definition, table, seeds, width)
-        reproduction.write_report(report, table, folder)
-        say(f"written to {folder}")
-    return shown(report, failed=bool(table["error"].notna().any()))
+        if out is not None or not from_results:
+            reproduction.write_report(report, None if from_results else table, folder)
+            say(f"written to {folder}")
+    return shown(report, failed=not from_results and bool(table["error"].notna().any()))
 
 
 def refuse(flags: set[str], target: str) -> None:

@@ -74,7 +74,7 @@ def searched(
         return Stressed(length, 0, 0, None, ())
     least = smallest_margins(model, data.lay_out(parents)).numpy()
     tried, wrong = len(parents), int((least <= 0).sum())
-    while left := samples + search - tried:
+    while (left := samples + search - tried) > 0:
         best = np.argsort(least)[:PARENTS]
         parents, least = parents.take(best), least[best]
         children = data.task.mutated(rng, parents, min(CHILDREN, left))

@@ -108,11 +108,11 @@ def reads(line: Line, site: Site, problem: Problem) -> str:
     if first == second or parts[0] is None or parts[1] is None:
         return first if first == second else ""
     name, column = parts[0][1], int(parts[0][2])
-    mark, beside = "t", column - middle
+    origin, offset = "t", column - middle
     if int(parts[1][2]) < column:  # counted from the first digit
-        mark, beside = "end-t", column + middle - max(problem.source.widths)
-    place = mark + (f"{beside:+d}" if beside else "")
-    return f"{name}[{place}]" if name else f"word {place}"
+        origin, offset = "end-t", column + middle - max(problem.source.widths)
+    position = origin + (f"{offset:+d}" if offset else "")
+    return f"{name}[{position}]" if name else f"word {position}"
 
 
 def is_calibrated(run: Run) -> bool:

@@ -2,7 +2,6 @@
 
 from abc_calib.reproduction.pipeline import (
     DRAWN,
-    committed_report,
     drawn,
     load_results,
     reproduce,

@@ -19,8 +19,8 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import make_folder, write_text
 from abc_calib.reporting.style import save_figures
 from abc_calib.reporting.views import heatmap_figures
-from abc_calib.reproduction.report import Report, make_report
-from abc_calib.reproduction.targets import Entry, Target, get_target
+from abc_calib.reproduction.report import Report
+from abc_calib.reproduction.targets import Entry, Target
 from abc_calib.runs import Run
 from abc_calib.sweeps import Outcome, jobs_root, results_table, run_jobs
 from abc_calib.sweeps.engine import OnChange
@@ -102,15 +102,6 @@ def load_results(name: str, folder: Path | None = None) -> pd.DataFrame:
         return table.astype({"task": str, "row": str, "seed": int})
     except (OSError, ValueError, KeyError) as error:
         raise AbcError(f"{path} cannot be read ({error})") from None
-
-
-def committed_report(name: str, seeds: int | None = None, width: float | None = None) -> Report:
-    """The report of the committed results of a target, or of their first ``seeds``."""
-    from abc_calib.reproduction import chomsky
-
-    if name == chomsky.NAME:
-        return chomsky.report(load_results(name))
-    return make_report(get_target(name), load_results(name), seeds, width)
 
 
 def drawn(name: str, folder: Path | str | None = None, **look: Any) -> Figure:
