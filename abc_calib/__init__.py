@@ -17,10 +17,11 @@ from importlib import import_module
 
 _MODULES = {
     "abc_calib.calibration": "extend_bias",
-    "abc_calib.calibration.foreign": "as_attention capture contradictions fit_lines unexplained",
+    "abc_calib.calibration.foreign": "contradictions fit_lines unexplained",
     "abc_calib.errors": "AbcError Interrupted UsageError",
     "abc_calib.evaluation": "Prediction",
     "abc_calib.geometry": "Line LineBias",
+    "abc_calib.nn.foreign.capture": "as_attention capture",
     "abc_calib.nn.foreign.folder": "load",
     "abc_calib.nn.foreign.inject": "inject",
     "abc_calib.proof.certificate": "Certificate",

@@ -1,8 +1,6 @@
 """The names of the package for type checkers; ``__init__.py`` loads them when first used."""
 
 from abc_calib.calibration import extend_bias as extend_bias
-from abc_calib.calibration.foreign import as_attention as as_attention
-from abc_calib.calibration.foreign import capture as capture
 from abc_calib.calibration.foreign import contradictions as contradictions
 from abc_calib.calibration.foreign import fit_lines as fit_lines
 from abc_calib.calibration.foreign import unexplained as unexplained
@@ -12,6 +10,8 @@ from abc_calib.errors import UsageError as UsageError
 from abc_calib.evaluation import Prediction as Prediction
 from abc_calib.geometry import Line as Line
 from abc_calib.geometry import LineBias as LineBias
+from abc_calib.nn.foreign.capture import as_attention as as_attention
+from abc_calib.nn.foreign.capture import capture as capture
 from abc_calib.nn.foreign.folder import load as load
 from abc_calib.nn.foreign.inject import inject as inject
 from abc_calib.proof.certificate import Certificate as Certificate

@@ -414,7 +414,7 @@ def assert_same_weights(one: Any, other: Any) -> None:
 def assert_greedy(model: Any, source: torch.Tensor, ids: torch.Tensor) -> None:
     """Each token is the argmax of one pass over those before it; behind EOS there is padding."""
     read = torch.cat([torch.full((len(ids), 1), 12), ids[:, :-1]], 1)
-    best = model.run(model.encode(source), read).logits.argmax(-1)
+    best = model.run(model.encode(source), read).argmax(-1)
     assert torch.equal(ids, best.masked_fill((read == 13).cumsum(1) > 0, 14))
 
 

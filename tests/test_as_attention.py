@@ -103,7 +103,7 @@ def test_the_guide_runs_and_its_biases_follow_the_lines():
     assert code.endswith(shown)
     names: dict[str, Any] = {}
     exec(code, names)
-    assert names["maps"].shape == (2, 9, 9) and names["logits"].shape == (64, 103, 13)
+    assert names["maps"].shape == (2, 4, 5) and names["logits"].shape == (64, 103, 13)
     module, width = names["module"], 9
     batch = names["reversed_digits"](width)
     biases = [*names["biases_of"](reading_lines(), width)][:2]

@@ -16,7 +16,7 @@ from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.base import in_float64
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.positions.absolute import waves
-from abc_calib.nn.transformer.model import DecoderOnly
+from abc_calib.nn.transformer.decoder import DecoderOnly
 
 NAMES = (*SCHEMES, "rpe:clip=3")
 BIASED = ["none", "lines", "some transparent", "one line a head"]

@@ -275,7 +275,7 @@ def test_padding_on_the_left_changes_no_captured_attention(family):
     padded = {name: F.pad(x, (3, 0), value=filled[name]) for name, x in batch.items()}
     (moved,) = abc.capture(model, padded, delimiters=[PLUS, EQUALS])
     for one, other in zip(plain.weights["cross"], moved.weights["cross"], strict=True):
-        assert torch.allclose(one, other[:, :, 3:, 3:], atol=1e-6)
+        assert torch.allclose(one, other, atol=1e-6)
     places = torch.arange(ids.shape[1]).expand(ids.shape)
     (told,) = abc.capture(model, batch | {"position_ids": places + 7}, delimiters=[PLUS, EQUALS])
     same = torch.allclose(plain.weights["cross"][1], told.weights["cross"][1], atol=1e-6)

@@ -274,7 +274,7 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
     encoded = model.encode(source)
     assert encoded.at.place.tolist() == [[0, 2, 1, 0, 2, 1, 0], [1, 0, 2, 1, 0, 2, 1]]
     for phase in (0, 2):
-        at = model._placed(source[:, :5], replace(encoded, phase=phase), None)
+        at = model.placed(source[:, :5], replace(encoded, phase=phase))
         assert at.place.tolist() == [[(row + phase) % 3 for row in range(5)]]
         where = AttentionView(
             "cross", at, replace(encoded.at, place=(encoded.at.place + phase) % 3)

@@ -17,10 +17,9 @@ from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.attend import MANY, MASKED, SHORT, attend, opened
 from abc_calib.nn.positions import SCHEMES
 from abc_calib.nn.positions.absolute import waves
-from abc_calib.nn.transformer.attention import GATHER_FROM
-from abc_calib.nn.transformer.cache import Cache
-from abc_calib.nn.transformer.known import window_period
+from abc_calib.nn.transformer.attention import GATHER_FROM, Cache
 from abc_calib.nn.transformer.model import Transformer
+from abc_calib.nn.transformer.windows import window_period
 
 SHAPES = [
     pytest.param({"encoder_layers": 0, "decoder_layers": 2}, id="no-encoder"),
@@ -66,7 +65,7 @@ def outputs() -> Tensor:
 
 def logits_of(model: Transformer, source: Tensor, read: Tensor) -> Tensor:
     """In one pass, without a cache."""
-    return model.run(model.encode(source), read).logits
+    return model.run(model.encode(source), read)
 
 
 # Decoding
@@ -78,11 +77,11 @@ def test_a_cache_changes_neither_logits_nor_what_is_decoded(build, sources, outp
     """Also where the cache is fed several tokens at once."""
     model = build(shape, biased, seed=2)
     encoded = model.encode(sources)
-    expected = model.run(encoded, outputs).logits
+    expected = model.run(encoded, outputs)
     cache = Cache()
-    parts = [model.run(encoded, part, cache).logits for part in outputs.split([1, 4, 1, 5], 1)]
+    parts = [model.run(encoded, part, cache) for part in outputs.split([1, 4, 1, 5], 1)]
     torch.testing.assert_close(torch.cat(parts, 1), expected, rtol=1e-4, atol=1e-5)
-    assert cache.size == 11
+    assert cache.at.size == 11
     assert_greedy(model, sources, model.decode(sources, 13).ids)
 
 
@@ -93,7 +92,7 @@ def test_a_cache_of_many_keys_gathers_them(build, sources, biased):
     model = build({"encoder_layers": 1, "scheme": "none"}, biased, seed=2).double()
     read = torch.randint(0, 10, (7, GATHER_FROM + 6), generator=torch.Generator().manual_seed(0))
     encoded, cache = model.encode(sources), Cache()
-    steps = [model.run(encoded, token, cache).logits for token in read.split(1, 1)]
+    steps = [model.run(encoded, token, cache) for token in read.split(1, 1)]
     model.set_path("dense")
     expected = logits_of(model, sources, read)
     torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=1e-9, atol=1e-9)
@@ -161,29 +160,27 @@ def test_no_certificate_is_about_post_norm(build):
 def test_attention_weights_are_there_and_sum_to_one(build, sources, shape, biased):
     """Asking for weights switches away from the fused kernel, which has none, in silence."""
     model, target = build(shape, biased, seed=7), digit_data().training(0, 7).target
-    encoded, read = model.encode(sources), model.shifted(target)
-    plain = model.run(encoded, read)
-    assert plain.own == plain.crossed == encoded.attention == ()
-    looked = model.encode(sources, weights=True)
-    seen = model.run(looked, read, weights=True)
-    torch.testing.assert_close(seen.logits, plain.logits, rtol=1e-4, atol=1e-5)
-    found, (s, t) = model.attention(sources, target), (sources.shape[1], target.shape[1])
-    for site, layers, count, size in (
-        ("encoder", looked.attention, model.options.encoder_layers, (s, s)),
-        ("self", seen.own, 2, (t, t)),
-        ("cross", seen.crossed, 2, (t, s)),
+    plain, s, t = model(sources, target), sources.shape[1], target.shape[1]
+    scores: list[Tensor] = []
+    seen = model.run(model.encode(sources, scores=scores), model.shifted(target), scores=scores)
+    torch.testing.assert_close(seen, plain, rtol=1e-4, atol=1e-5)
+    found = model.attention(sources, target)
+    for site, count, size in (
+        ("encoder", model.options.encoder_layers, (s, s)),
+        ("self", 2, (t, t)),
+        ("cross", 2, (t, s)),
     ):
-        assert len(found.weights[site]) == len(layers) == count
-        for one, layer in zip(found.weights[site], layers, strict=True):
-            assert torch.equal(one, layer) and layer.shape == (7, 2, *size)
+        assert len(found.weights[site]) == count
+        for layer in found.weights[site]:
+            assert layer.shape == (7, 2, *size)
             torch.testing.assert_close(layer.sum(-1), torch.ones(7, 2, size[0]))
         view = found.views.get(site)
         assert view is None or (view.site, view.queries.size, view.keys.size) == (site, *size)
         assert view is not None or not count
     if biased == "none":
-        for layer in seen.crossed:
+        for layer in found.weights["cross"]:
             assert not layer.permute(0, 3, 1, 2)[sources == 14].any()
-    for layer in seen.own:
+    for layer in found.weights["self"]:
         assert not layer.triu(1).any()
     assert torch.equal(found.rows["cross"], target != 14)
     assert not model.options.encoder_layers or torch.equal(found.rows["encoder"], sources != 14)

@@ -68,11 +68,10 @@ def scored(queries: Tensor, keys: Tensor, bias: Tensor, scaling: float | None = 
     return queries @ keys.transpose(-1, -2) * scaling + bias.to(queries.dtype)
 
 
-def weighed(queries: Tensor, keys: Tensor, bias: Tensor, scaling: float | None = None) -> Tensor:
-    """The weights ``(b, h, i, j)`` themselves, all arguments as of ``attend``."""
-    scores = scored(queries, keys, bias, scaling)
+def weights_of(scores: Tensor) -> Tensor:
+    """The weights of ``scores (b, h, i, j)``, by a softmax in float32 at least."""
     precise = torch.promote_types(scores.dtype, torch.float32)
-    return scores.softmax(-1, dtype=precise).to(queries.dtype)
+    return scores.softmax(-1, dtype=precise).to(scores.dtype)
 
 
 def gathered(

@@ -10,7 +10,8 @@ from abc_calib.errors import UsageError
 from abc_calib.nn.base import Model
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.nn.recurrent.model import Recurrent
-from abc_calib.nn.transformer.model import DecoderOnly, Transformer
+from abc_calib.nn.transformer.decoder import DecoderOnly
+from abc_calib.nn.transformer.model import Transformer
 
 MODELS: dict[str, type[Model]] = {
     "transformer": Transformer,

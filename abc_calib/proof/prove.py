@@ -21,7 +21,7 @@ from abc_calib.data import Data
 from abc_calib.data.vocabulary import SOS
 from abc_calib.errors import AbcError
 from abc_calib.geometry import SITES, Layout, LineBias
-from abc_calib.nn.transformer.known import scheme_period, unknown_part
+from abc_calib.nn.transformer.windows import scheme_period, unknown_part
 from abc_calib.proof.blackbox import BlackBox, setup_of_foreign
 from abc_calib.proof.evaluate import Layers
 from abc_calib.proof.forms import Unbounded

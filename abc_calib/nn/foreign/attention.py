@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, Site
 from abc_calib.geometry.coords import AttentionView
-from abc_calib.nn.attend import MASKED, Gathered, attend, weighed
+from abc_calib.nn.attend import MASKED, Gathered, attend, scored, weights_of
 from abc_calib.nn.foreign.places import State
 from abc_calib.nn.lines import LineGather, mask_duplicate_keys
 
@@ -99,7 +99,7 @@ class ModuleLines(LineGather):
             return mixed.transpose(1, 2).contiguous(), None
         added = [term for term in (position_bias, attention_mask) if term is not None]
         added += [self.matrix(views, j).to(query.dtype)] if views else []
-        weights = weighed(query, key, sum(added, query.new_zeros(())), scaling)
+        weights = weights_of(scored(query, key, sum(added, query.new_zeros(())), scaling))
         mixed = F.dropout(weights, dropout) @ value
         return mixed.transpose(1, 2).contiguous(), weights
 

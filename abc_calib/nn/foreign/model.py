@@ -26,7 +26,7 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.geometry.coords import AttentionView, output_coords
 from abc_calib.nn.base import AttentionWeights, Decoded, Model
-from abc_calib.nn.foreign.attention import NAME
+from abc_calib.nn.foreign.capture import of_batch
 from abc_calib.nn.foreign.inject import detach, put, record_of
 from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import find_sites
@@ -52,11 +52,8 @@ class Sources:
     closed: bool
     stream: bool
 
-    def ids(self, source: Tensor, pad: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Ids ``(b, n)``, which of them are no padding, and where the tokens of ``source`` stand.
-
-        -1 for those that are not there. What closes the source of a stream is the output's.
-        """
+    def ids(self, source: Tensor, pad: int) -> tuple[Tensor, Tensor]:
+        """Ids ``(b, n)``, and which of them are no padding."""
         behind = () if self.stream else self.suffix[1:] if self.closed else self.suffix
         before, after = (
             source.new_tensor(ids).long().expand(len(source), -1) for ids in (self.prefix, behind)
@@ -66,12 +63,7 @@ class Sources:
         order = valid.int().argsort(dim=1, descending=not self.stream, stable=True)
         ids, mask = ids.gather(1, order), valid.gather(1, order)
         kept = mask.any(0) | (len(mask) == 0)
-        at = order.argsort(1)
-        if self.stream:
-            valid &= at < at.shape[1] - 1
-            at = at - int((~kept).sum())
-        at = F.pad(at.masked_fill(~valid, -1), (1, 0), value=-1)[:, len(self.prefix) :]
-        return ids[:, kept], mask[:, kept], at[:, : source.shape[1]]
+        return ids[:, kept], mask[:, kept]
 
 
 class Foreign(Model):
@@ -116,24 +108,18 @@ class Foreign(Model):
     # The pass
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        steps = target.shape[1]
-        outputs = self._run(source, target, kept=steps)
-        return outputs.logits[:, -steps:]
-
-    def _run(self, source: Tensor, target: Tensor, kept: int = 0, **how: Any) -> Any:
-        """The network's output while ``target`` is written."""
-        ids, mask, _ = self.sources.ids(source, self.pad)
+        (ids, mask), steps = self.sources.ids(source, self.pad), target.shape[1]
+        how: dict[str, Any] = {"use_cache": False}
         if self.stream:
             ids = torch.cat([ids, target[:, :-1]], 1)
-            mask = F.pad(mask, (0, target.shape[1] - 1), value=True)
+            mask = F.pad(mask, (0, steps - 1), value=True)
             how["position_ids"] = (mask.long().cumsum(1) - 1).clamp(min=0)  # without padding
-            if kept and self.keeps:
-                how["logits_to_keep"] = kept
+            how |= {"logits_to_keep": steps} if self.keeps else {}
         else:
             how["decoder_input_ids"] = self._plain(self.shifted(target))
-        inputs = {"input_ids": self._plain(ids), "attention_mask": mask.long(), **how}
+        inputs = {"input_ids": self._plain(ids), "attention_mask": mask.long()}
         with self._room(ids.shape[1]):
-            return self.network(**inputs, use_cache=False)
+            return self.network(**inputs, **how).logits[:, -steps:]
 
     @contextmanager
     def _room(self, tokens: int) -> Iterator[None]:
@@ -159,7 +145,7 @@ class Foreign(Model):
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
         """As ``generate()`` writes."""
-        ids, mask, _ = self.sources.ids(source, self.pad)
+        ids, mask = self.sources.ids(source, self.pad)
         how = {"attention_mask": mask.long(), "max_new_tokens": steps}
         with self._room(ids.shape[1] + steps):
             written = self.network.generate(self._plain(ids), **how)
@@ -170,28 +156,16 @@ class Foreign(Model):
 
     @torch.no_grad()
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
-        how = self.network.config._attn_implementation
-        if how != NAME:
-            self.network.set_attn_implementation("eager")
-        try:
-            outputs = self._run(source, target, output_attentions=True)
-        finally:
-            self.network.set_attn_implementation(how)
-        _, _, at = self.sources.ids(source, self.pad)
-        weights = self._split(outputs, at, target.shape[1])
-        written, views = target != self.pad, self.views(source, target)
-        rows = {"encoder": source != self.pad, "self": written, "cross": written}
-        return AttentionWeights(weights, views, {site: rows[site] for site in weights})
-
-    def _split(self, outputs: Any, at: Tensor, steps: int) -> dict[Site, tuple[Tensor, ...]]:
-        """The weights of each site, with the rows and keys of our sources and targets."""
+        ids, mask = self.sources.ids(source, self.pad)
+        labels, batch = target.masked_fill(target == self.pad, -100), dict[str, Tensor]()
         if self.stream:
-            rows = [layer[:, :, -steps:] for layer in outputs.attentions]
-            cross, self_weights = [picked(x, at, 3) for x in rows], [x[..., -steps:] for x in rows]
-            return {"encoder": (), "self": tuple(self_weights), "cross": tuple(cross)}
-        inner = [picked(picked(x, at, 3), at, 2) for x in outputs.encoder_attentions]
-        cross = [picked(layer, at, 3) for layer in outputs.cross_attentions]
-        return {"encoder": (*inner,), "self": (*outputs.decoder_attentions,), "cross": (*cross,)}
+            labels = torch.cat([torch.full_like(ids, -100), labels], 1)
+            ids, mask = torch.cat([ids, target], 1), F.pad(mask, (0, target.shape[1]), value=True)
+        else:
+            batch["decoder_input_ids"] = self._plain(self.shifted(target))
+        batch |= {"input_ids": self._plain(ids), "attention_mask": mask.long(), "labels": labels}
+        with self._room(ids.shape[1]):
+            return of_batch(self.network, batch, self.marks)
 
     def views(self, source: Tensor, target: Tensor) -> dict[Site, AttentionView]:
         """Where the queries and keys of each site stand while ``target`` is written."""
@@ -253,10 +227,3 @@ def build_network(options: ForeignOptions, tokens: TokenIds) -> Any:
         ids["pad_token_id"] = tokens.eos
     network.generation_config = transformers.GenerationConfig(**ids)
     return network
-
-
-def picked(x: Tensor, at: Tensor, dim: int) -> Tensor:
-    """``x (b, h, i, j)`` at some places ``(b, s)`` of a dimension; zeros at -1."""
-    at = at[:, None, None] if dim == 3 else at[:, None, :, None]
-    shape = [at.shape[dim] if k == dim else size for k, size in enumerate(x.shape)]
-    return x.gather(dim, at.clamp(min=0).expand(shape)).masked_fill(at < 0, 0)

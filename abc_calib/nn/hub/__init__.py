@@ -22,7 +22,8 @@ from abc_calib.nn.hub.faces import (
 )
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import GENERATION, hub_files, read_folder
-from abc_calib.nn.transformer.model import DecoderOnly, Transformer
+from abc_calib.nn.transformer.decoder import DecoderOnly
+from abc_calib.nn.transformer.model import Transformer
 
 FACES: dict[type[Model], type[HubModel]] = {
     Transformer: AbcTransformer,

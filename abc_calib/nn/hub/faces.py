@@ -15,7 +15,8 @@ from abc_calib.nn.evaluator import Evaluator
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.nn.saved import IDS, check_keys, read_folder
 from abc_calib.nn.transformer.attention import draw
-from abc_calib.nn.transformer.model import DecoderOnly, Transformer
+from abc_calib.nn.transformer.decoder import DecoderOnly
+from abc_calib.nn.transformer.model import Transformer
 
 UNUSED = {
     *("trust_remote_code", "adapter_kwargs", "_from_auto", "cache_dir", "force_download"),

@@ -1,11 +1,9 @@
-"""Multi-head attention, and the block of both kinds of Transformer."""
+"""Multi-head attention, the block of both kinds of Transformer, and what decoding keeps."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,19 +13,50 @@ from torch import Tensor, nn
 from abc_calib.config import DecoderOptions, TransformerOptions
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import AttentionView, Coords
-from abc_calib.nn.attend import MASKED, attend, one_key, opened, scored, weighed
+from abc_calib.nn.attend import MASKED, attend, one_key, opened, scored, weights_of
 from abc_calib.nn.lines import LineGather, side_by_side
 from abc_calib.nn.positions import Scheme
-from abc_calib.nn.transformer.cache import Cache
 
 GATHER_FROM = 64
 """From this many keys on, gathering a few keys a query is faster than scoring all of them."""
 
-Weights = bool | Literal["raw"]
-"""Are attention weights asked for? ``raw``: the scores before softmax, nan at masked keys."""
-
 Part = tuple[Tensor, Tensor]
 """Keys and values of what one view shows, ``(b, h, j, e)`` each."""
+Scores = list[Tensor] | None
+"""Collects the scores ``(b, h, i, j)`` of each attention before softmax, if they are asked for."""
+
+
+class Cache:
+    """Keys and values of each block, of the source and of the output so far.
+
+    ``at``: where the tokens of the output stand, None before the first. ``source`` and ``output``:
+    keys and values ``(b, h, n, e)`` of each block; those of the output grow in place.
+    """
+
+    def __init__(self) -> None:
+        self.at: Coords | None = None
+        self.output: dict[nn.Module, Part] = {}
+        self.source: dict[nn.Module, Part] = {}
+
+    def view(self, queries: Coords) -> AttentionView:
+        """How new tokens see themselves and those before them."""
+        self.at = queries if self.at is None else self.at.before(queries)
+        return AttentionView("self", queries, self.at, causal=True)
+
+    def extended(self, block: nn.Module, new: Part) -> Part:
+        """Keys and values of all tokens so far, the ``new`` ones last; a full buffer doubles."""
+        assert self.at is not None
+        end, grown = self.at.size, list[Tensor]()
+        first = end - new[0].shape[2]
+        for buffer, x in zip(self.output.get(block, (None, None)), new, strict=True):
+            if buffer is None or end > buffer.shape[2]:
+                before = x[:, :, :0] if buffer is None else buffer[:, :, :first]
+                room = x.new_zeros(*x.shape[:2], 2 * end - first, x.shape[3])
+                buffer = torch.cat([before, room], 2)
+            buffer[:, :, first:end] = x
+            grown.append(buffer)
+        self.output[block] = grown[0], grown[1]
+        return grown[0][:, :, :end], grown[1][:, :, :end]
 
 
 class Attention(nn.Module):
@@ -51,15 +80,14 @@ class Attention(nn.Module):
         self.path = "auto"
 
     def project(
-        self, memory: Tensor, at: Coords, scheme: Scheme, site: Site, weights: Weights = False
+        self, memory: Tensor, at: Coords, scheme: Scheme, site: Site, scores: Scores = None
     ) -> Part:
         """Keys and values of ``memory (b, j, d)``, for a call whose last view is of a ``site``.
 
         Without keys where every head reads exactly one for a query, and needs no scores.
         """
         lines, values = self.lines.get(site), self._split(self.value(memory))
-        scored = self.path == "dense" or weights
-        if lines is not None and lines.single and not scored:
+        if lines is not None and lines.single and self.path != "dense" and scores is None:
             return values[..., :0], values
         return scheme.rotate(self._split(self.key(memory)), at), values
 
@@ -69,75 +97,61 @@ class Attention(nn.Module):
         parts: Sequence[Part],
         views: Sequence[AttentionView],
         scheme: Scheme,
-        weights: Weights = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The output ``(b, i, d)`` and, if asked for, the weights ``(b, h, i, j)``.
-
-        ``parts`` come from ``project``, one for each of ``views``.
-        """
+        scores: Scores = None,
+    ) -> Tensor:
+        """The output ``(b, i, d)``. ``parts`` come from ``project``, one for each of ``views``."""
         dropout = self.dropout if self.training else 0.0
         lines, (keys, values) = self.lines.get(views[-1].site), parts[0]
         if lines is not None and not keys.shape[-1]:  # none is compared
             mixed = _along(lines, [values for _, values in parts], views)
-            return self.output(F.dropout(mixed, dropout)), None
+            return self.output(F.dropout(mixed, dropout))
         if len(parts) > 1:
             keys, values = (torch.cat(tensors, 2) for tensors in zip(*parts, strict=True))
         queries = scheme.rotate(self._split(self.query(x)), views[0].queries)
-        seen: Tensor | None = None
-        if lines is not None and self._gathers(lines, keys.shape[2], views, scheme, weights):
+        gathers = self.path == "lines" or (self.path == "auto" and keys.shape[2] >= GATHER_FROM)
+        restricted = lines is not None and lines.restricted and not scheme.has_score_bias
+        if lines is not None and restricted and gathers and scores is None:
             mixed = attend(queries, keys, values, lines.gathered(views), dropout)
         else:
-            bias, nowhere = self._bias(queries, keys, views, scheme, lines)
-            if weights:
-                seen = weighed(queries, keys, bias)
-                mixed = F.dropout(seen, dropout) @ values
-                if weights == "raw":
-                    scores = scored(queries, keys, bias)
-                    seen = scores.masked_fill(scores == MASKED, math.nan)
-            else:
+            bias, nowhere = _bias(queries, keys, views, scheme, lines)
+            if scores is None:
                 mixed = attend(queries, keys, values, bias, dropout)
+            else:
+                scores.append(scored(queries, keys, bias))
+                mixed = F.dropout(weights_of(scores[-1]), dropout) @ values
             if nowhere is not None:
                 mixed = mixed.masked_fill(nowhere, 0)
-        mixed = rearrange(mixed, "b h i e -> b i (h e)")
-        return self.output(mixed), seen
-
-    def _gathers(
-        self,
-        lines: LineGather,
-        keys: int,
-        views: Sequence[AttentionView],
-        scheme: Scheme,
-        weights: Weights,
-    ) -> bool:
-        """Are the keys on lines gathered, and the others left out?"""
-        if not lines.restricted or scheme.has_score_bias or weights or self.path == "dense":
-            return False
-        return self.path == "lines" or keys >= GATHER_FROM
+        return self.output(rearrange(mixed, "b h i e -> b i (h e)"))
 
     def _split(self, x: Tensor) -> Tensor:
         return rearrange(x, "b i (h e) -> b h i e", h=self.heads)
 
-    def _bias(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        views: Sequence[AttentionView],
-        scheme: Scheme,
-        lines: LineGather | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``.
 
-        And, with lines, which queries have no key left.
-        """
-        visible = side_by_side([view.mask for view in views])
-        total = torch.zeros(visible.shape, device=queries.device).masked_fill_(~visible, MASKED)
-        nowhere = None
-        if lines is not None:
-            total, nowhere = opened(total + lines.dense(views), total)
-        if scheme.has_score_bias:
-            extra = scheme.score_bias(queries, keys, _as_one(views))
-            total = total if extra is None else total + extra
-        return total.to(queries.dtype), nowhere
+def _bias(
+    queries: Tensor,
+    keys: Tensor,
+    views: Sequence[AttentionView],
+    scheme: Scheme,
+    lines: LineGather | None,
+) -> tuple[Tensor, Tensor | None]:
+    """The sum of everything added to the scores, ``(b|1, h|1, i|1, j)``.
+
+    And, with lines, which queries have no key left.
+    """
+    visible = side_by_side([view.mask for view in views])
+    total = torch.zeros(visible.shape, device=queries.device).masked_fill_(~visible, MASKED)
+    nowhere = None
+    if lines is not None:
+        total, nowhere = opened(total + lines.dense(views), total)
+    if scheme.has_score_bias:
+        view = views[-1]  # of a stream, source and output are one sequence
+        if len(views) > 1:
+            view = replace(view, keys=views[0].keys.before(view.keys))
+        elif view.causal:
+            view = replace(view, site="self")
+        extra = scheme.score_bias(queries, keys, view)
+        total = total if extra is None else total + extra
+    return total.to(queries.dtype), nowhere
 
 
 def _along(lines: LineGather, values: Sequence[Tensor], views: Sequence[AttentionView]) -> Tensor:
@@ -155,14 +169,6 @@ def _along(lines: LineGather, values: Sequence[Tensor], views: Sequence[Attentio
     in_source = lines.at(views[0].site, outputs[0].device).has_lines
     read, written = outputs
     return torch.where(in_source.repeat_interleave(values[0].shape[-1]), read, written)
-
-
-def _as_one(views: Sequence[AttentionView]) -> AttentionView:
-    """The positions of queries and keys that a scheme gets: a stream is one sequence."""
-    last = views[-1]
-    if len(views) == 1:
-        return replace(last, site="self") if last.causal else last
-    return replace(last, keys=views[0].keys.before(last.keys))
 
 
 class Block(nn.Module):
@@ -200,23 +206,21 @@ class Block(nn.Module):
         scheme: Scheme,
         memory: Tensor | None = None,
         cache: Cache | None = None,
-        weights: Weights = False,
-    ) -> tuple[Tensor, list[Tensor | None]]:
-        """``x (b, i, d)`` a block later, and the weights of each attention if asked for.
+        scores: Scores = None,
+    ) -> Tensor:
+        """``x (b, i, d)`` a block later.
 
         ``calls``: what each attention sees. ``memory (b, s, d)``: the source, which views of
         ``cross`` show; other views show what is in ``cache`` and ``x`` itself.
         """
-        seen = []
         for norm, attention, views in zip(self.norms, self.attentions, calls, strict=False):
-            site, y = views[-1].site, x if self.post_norm else norm(x)
-            parts: list[Part] = []
-            how = scheme, site, weights
+            y, parts = x if self.post_norm else norm(x), list[Part]()
+            how = scheme, views[-1].site, scores
             for view in views:
                 part = None if cache is None else cache.source.get(self)
                 if view.site != "cross":
                     part = attention.project(y, view.queries, *how)
-                    part = part if cache is None else cache.extended(self, *part)
+                    part = part if cache is None else cache.extended(self, part)
                 elif part is None:
                     assert memory is not None
                     read = memory if len(calls) > 1 else norm(memory)
@@ -224,13 +228,11 @@ class Block(nn.Module):
                     if cache is not None:
                         cache.source[self] = part
                 parts.append(part)
-            y, layer_weights = attention(y, parts, views, scheme, weights)
-            x = x + self.dropout(y)
+            x = x + self.dropout(attention(y, parts, views, scheme, scores))
             x = norm(x) if self.post_norm else x
-            seen.append(layer_weights)
         if self.post_norm:
-            return self.norms[-1](x + self.dropout(self.feedforward(x))), seen
-        return x + self.dropout(self.feedforward(self.norms[-1](x))), seen
+            return self.norms[-1](x + self.dropout(self.feedforward(x)))
+        return x + self.dropout(self.feedforward(self.norms[-1](x)))
 
 
 class Encoder(nn.Module):

@@ -17,14 +17,16 @@ import torch
 from torch import Tensor
 
 from abc_calib.errors import AbcError
+from abc_calib.geometry import LineBias
 from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.geometry.lines import Heads, Site
 from abc_calib.nn.base import in_float64
+from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer import rows as sizes
 from abc_calib.nn.transformer.blocks import Blocks, States
-from abc_calib.nn.transformer.known import window_period
-from abc_calib.nn.transformer.lines import AlongLines
+from abc_calib.nn.transformer.model import Transformer
 from abc_calib.nn.transformer.rows import Last, Layer
+from abc_calib.plugins.registry import is_ours
 
 ROWS_AT_ONCE = 2**17
 """Rows of one layer whose codes are made at once."""
@@ -36,6 +38,8 @@ MOST_PAIRS = 62
 """Pairs of lines of a layer that may meet, as bits of a number."""
 FEWEST = 512
 """Rows of the smallest pass in decoding, of all samples together."""
+HOOKS = {"forward", "embed", "rotate", "score_bias", "renumber", "starts"}
+"""What a layer or a scheme has of its class, and not set on itself."""
 
 
 class Full(AbcError):
@@ -88,7 +92,7 @@ class Windows:
     def read(self, source: Tensor) -> Read:
         """Sources ``(b, s)``, read."""
         model = self.model
-        at = model._of_source(source, source.ne(model.pad))
+        at = model.of_source(source)
         numbers = [self._tokens(source, at.length - 1 - at.position)]
         at = at.alike
         for layer in self.read_layers:
@@ -162,7 +166,7 @@ class Windows:
         with self._lock:
             read, inputs = self.read(source), self.model.shifted(target)
             numbers = self._empty_numbers(*inputs.shape)
-            at = self.model._of_output(inputs)
+            at = self.model.of_output(inputs)
             self._written(read, inputs, at, numbers, slice(0, inputs.shape[1]))
         return numbers[-1]
 
@@ -191,7 +195,7 @@ class Windows:
                     ids[:, seen + 1 : end + 1] = ids[:, fixed : fixed + 1]
                     seen = end
                 inputs, guess = ids[:, fixed:end], ids[:, fixed + 1 : end + 1]
-                at = model._of_output(inputs, after)
+                at = model.of_output(inputs, after)
                 self._written(read, inputs, at, numbers, slice(fixed, end))
                 written = self._likely()[numbers[-1][:, fixed:end].long()]
                 ended_before = ended | (inputs.eq(model.eos).cumsum(1, dtype=torch.int32) > 0)
@@ -215,7 +219,7 @@ class Windows:
 
 def is_along_lines(model: Any) -> bool:
     """Is a row of this model given by the few keys that it reads? Then it can be certified."""
-    return isinstance(model, AlongLines) and not isinstance(window_period(model), str)
+    return isinstance(model, Transformer) and not isinstance(window_period(model), str)
 
 
 def table_of(model: Any) -> Windows | None:
@@ -223,7 +227,7 @@ def table_of(model: Any) -> Windows | None:
 
     That is asked of Transformers alone, and of those that choose how they attend by themselves.
     """
-    if not isinstance(model, AlongLines) or model.path != "auto":
+    if not isinstance(model, Transformer) or model.path != "auto":
         return None
     if isinstance(period := window_period(model), str):
         return None
@@ -239,3 +243,51 @@ def _columns(b: int, n: int) -> Iterator[slice]:
     width = max(1, ROWS_AT_ONCE // max(1, b))
     for first in range(0, n, width):
         yield slice(first, min(first + width, n))
+
+
+# Is a row given by what it reads?
+
+
+def unknown_part(model: Any) -> str:
+    """A layer or scheme that is not plainly ours or torch's, and may compute anything."""
+    for name, module in model.named_modules():
+        hooks = module._forward_hooks or module._forward_pre_hooks
+        trusted = is_ours(type(module), ["abc_calib", "torch"])
+        if not trusted or hooks or HOOKS & vars(module).keys():
+            reason = "has a hook" if hooks else f"is a {type(module).__name__} of one's own"
+            return f"{name or 'the model'} {reason}"
+    return ""
+
+
+def window_period(model: Any) -> int | str:
+    """Modulo what positions are known, or why rows are not given by what they read."""
+    lines = model.lines
+    if lines is None or lines.off_line_bias is not None or lines.transparent():
+        return "its attention is not restricted to lines"
+    if part := unknown_part(model):
+        return part
+    if getattr(model.options, "post_norm", False):
+        return "its blocks are post-norm"
+    if any(n and site not in lines.sites for site, n in model.attention_layers.items()):
+        return "its attention is not restricted to lines at every site"
+    if any(line.anchor == "corner" for line in lines.every()):
+        return "its lines count from corners of a matrix of fixed size"
+    return scheme_period(model, lines)
+
+
+def scheme_period(model: Any, lines: LineBias) -> int | str:
+    """The same as far as it rests on position schemes."""
+    scheme = model.positions
+    if part := unknown_part(scheme):
+        return part
+    named = model.options.scheme
+    if type(scheme).renumber is not Scheme.renumber:
+        return "its positions are drawn anew for every length"
+    absolute = type(scheme).embed is not Scheme.embed
+    period = getattr(model, "period", None)
+    if absolute and period is None:
+        return f"its positions ({named}) are absolute and grow with length"
+    rotates = type(scheme).rotate is not Scheme.rotate or scheme.has_score_bias
+    if rotates and (model.stream or any(len(head) != 1 for *_, head in lines.each())):
+        return f"its scores depend on positions ({named}) where a head has several lines"
+    return period if absolute and period else 1
