@@ -132,15 +132,14 @@ def attend(
     path: str,
     given: Tensor,
     memory: Tensor,
-    weights: bool = False,
 ) -> tuple[Tensor, list[Tensor]]:
     """The output, and the gradients of a fixed function of it."""
     scheme = build_scheme("none", attention.query.in_features, attention.heads)
     x, source = given.clone().requires_grad_(), memory.clone().requires_grad_()
     attention.path = path
     attention.lines = {} if bias is None else {frame.site: bias}
-    part = attention.project(source, frame.keys, scheme, frame.site, weights)
-    out, _ = attention(x, [part], [frame], scheme, weights)
+    part = attention.project(source, frame.keys, scheme, frame.site)
+    out = attention(x, [part], [frame], scheme)
     mix = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out).sin()
     wanted = [x, source, *attention.parameters()]
     # where each row reads one key, no query is compared, and its gradient is nought

@@ -32,8 +32,7 @@ from abc_calib.proof.prove import check, prepare
 from abc_calib.runs import Run
 from abc_calib.stages import calibrating, judging, making
 from abc_calib.training import trainer as training
-from abc_calib.training.optimizers import optimizer_of
-from abc_calib.training.step import optimise
+from abc_calib.training.step import optimise, optimizer_of
 
 
 def test_the_device_refuses_what_cuda_refuses():

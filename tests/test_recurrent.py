@@ -23,8 +23,7 @@ from abc_calib.nn.build import build_model
 from abc_calib.nn.recurrent.attenders.base import Memory
 from abc_calib.nn.recurrent.model import Recurrent
 from abc_calib.runs import Run
-from abc_calib.training.schedule import plateau_state
-from abc_calib.training.step import optimise
+from abc_calib.training.step import optimise, plateau_state
 from abc_calib.training.trainer import Trainer
 from tasks import get_task
 

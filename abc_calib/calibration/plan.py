@@ -21,9 +21,7 @@ from abc_calib.errors import OptionError, UsageError
 from abc_calib.memory import check_samples
 from abc_calib.nn.build import model_type
 from abc_calib.runs import Run
-from abc_calib.training.optimizers import check_optimizer
-from abc_calib.training.own import check_own
-from abc_calib.training.plan import check_training
+from abc_calib.training.plan import check_config
 from abc_calib.training.recipes import Recipe, recipe_of
 from abc_calib.version import __version__
 
@@ -111,7 +109,6 @@ def plan_calibration(config: RunConfig, *groups: Options, **keywords: Any) -> Ru
     if kept["sampling"] == "few":
         kept["sampling"] = "uniform"  # of all symbols
     training = recipe.retraining.model_copy(update=kept | chosen.chosen)
-    check_optimizer(model_class, training)
     if (training.length, training.format) != (config.train.length, config.train.format):
         raise UsageError("length and format of the retraining are those of the first training")
     planned = config.model_copy(
@@ -125,7 +122,6 @@ def plan_calibration(config: RunConfig, *groups: Options, **keywords: Any) -> Ru
         }
     )
     check_samples(3 * options.samples, training.length)
-    check_own(planned, Run.draft(planned).data)
-    if training.batch > recipe.retraining.batch:
-        check_training(planned, Run.draft(planned).data)
+    larger = training.batch > recipe.retraining.batch
+    check_config(planned, Run.draft(planned).data, memory=larger)
     return planned

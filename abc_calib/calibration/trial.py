@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -150,43 +150,51 @@ def choose(
     still does and there are many windows: all at once if that carries over, or else one by one.
     ``AbcError`` if no model can be right with any candidate.
     """
-    log: list[tuple[LineBias, Check]] = []
-    weights: dict[str, Tensor] | None = None
-
-    def passes(threshold: float, bias: LineBias, windows: float, how: str) -> bool:
-        nonlocal weights
-        for earlier, check in log:
-            if (earlier, check.optimizer) == (bias, how):
-                return check.passed
-        accuracy, trained = carries_over(bias, aim.model, data, how, is_large(windows))
-        check = Check(threshold, lines_of(bias), windows, accuracy, how)
-        log.append((bias, check))
-        on_check(check)
-        if check.passed:
-            weights = trained
-        return check.passed
-
+    trials = Trials(data, aim, on_check)
     sets = [(aim.windows(bias), lines_of(bias), k, bias) for k, bias in possible(candidates, aim)]
     sets.sort(key=lambda entry: entry[:2])
-    tries = [(how, *entry) for how in ways(aim) for entry in sets]
-    for how, windows, _, threshold, bias in tries:
-        if how == COOLED and is_large(windows):
-            continue
-        fewest = lighter(bias, windows, strength(bias), aim, data, lambda *_: True)
-        if fewest[1] < windows and passes(threshold, *fewest, how):
-            return Choice(fewest[0], [check for _, check in log], weights)
-        if passes(threshold, bias, windows, how):
-            break
-    else:
-        best, _ = max(log, key=lambda entry: entry[1].accuracy)
-        return Choice(best, [check for _, check in log])
-    most = len(log) + MOST_TRIED
+    for how in ways(aim):
+        for windows, _, threshold, bias in sets:
+            if how == COOLED and is_large(windows):
+                continue
+            weakest, passes = strength(bias), partial(trials.passes, threshold=threshold, how=how)
+            less, fewer = lighter(bias, windows, weakest, aim, data)
+            if fewer < windows and passes(less, fewer):
+                return trials.choice(less)
+            if passes(bias, windows):
+                may_go = partial(passes, most=len(trials.log) + MOST_TRIED)
+                return trials.choice(lighter(bias, windows, weakest, aim, data, may_go)[0])
+    return trials.choice(max(trials.log, key=lambda entry: entry[1].accuracy)[0])
 
-    def may_go(less: LineBias, windows: float) -> bool:
-        return len(log) < most and passes(threshold, less, windows, how)
 
-    bias, _ = lighter(bias, windows, strength(bias), aim, data, may_go)
-    return Choice(bias, [check for _, check in log], weights)
+class Trials:
+    """The sets of lines that were tried so far, with the weights of the last one that passed."""
+
+    def __init__(self, data: Data, aim: Aim, on_check: Callable[[Check], None]):
+        self.data, self.aim, self.on_check = data, aim, on_check
+        self.log: list[tuple[LineBias, Check]] = []
+        self.weights: dict[str, Tensor] | None = None
+
+    def passes(
+        self, bias: LineBias, windows: float, threshold: float, how: str, most: float = math.inf
+    ) -> bool:
+        """Does a set carry over? It is tried once in each way, and not after ``most`` trials."""
+        if len(self.log) >= most:
+            return False
+        for earlier, check in self.log:
+            if (earlier, check.optimizer) == (bias, how):
+                return check.passed
+        large = is_large(windows)
+        accuracy, weights = carries_over(bias, self.aim.model, self.data, how, large)
+        check = Check(threshold, lines_of(bias), windows, accuracy, how)
+        self.log.append((bias, check))
+        self.on_check(check)
+        self.weights = weights if check.passed else self.weights
+        return check.passed
+
+    def choice(self, bias: LineBias) -> Choice:
+        """These lines, and all trials."""
+        return Choice(bias, [check for _, check in self.log], self.weights)
 
 
 def possible(
@@ -228,7 +236,7 @@ def lighter(
     strength: Mapping[Place, float],
     aim: Aim,
     data: Data,
-    may_go: Callable[[LineBias, float], bool],
+    may_go: Callable[[LineBias, float], bool] = lambda *_: True,
 ) -> tuple[LineBias, float]:
     """Without the lines that may go, those of least weight first, until few windows are left."""
     for place in sorted(strength, key=strength.__getitem__):

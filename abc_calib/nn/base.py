@@ -74,7 +74,7 @@ class Model(nn.Module):
     in_whole_sources: ClassVar[bool] = False
     #: does it look at its source by an attender, whose steps can be shown?
     has_attender: ClassVar[bool] = False
-    #: what it may be trained with: see ``abc_calib.training.optimizers``
+    #: what it may be trained with: see ``abc_calib.training.step``
     optimizers: ClassVar[tuple[str, ...]] = ("adam",)
     #: SHA-256 of the file that its weights were read from; None where they are not from a file
     weights_sha256: str | None = None

@@ -21,7 +21,7 @@ from abc_calib.nn.base import Model, in_float64
 from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
 from abc_calib.proof.search import failing_sources
 from abc_calib.training.recipes import is_large
-from abc_calib.training.schedule import NEARLY
+from abc_calib.training.step import NEARLY
 from tasks.rules import Rule
 
 FLOOR = 3.0

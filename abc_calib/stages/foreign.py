@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from abc_calib.config import RunConfig, TrainOptions
+from abc_calib.data import Batch
 from abc_calib.data.pairs import Coder, PairData, lengths_of
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import exact_matches
+from abc_calib.geometry import LineBias
 from abc_calib.nn.build import FOREIGN
 from abc_calib.nn.foreign.checks import try_out
-from abc_calib.nn.foreign.folder import Contents, read_model
+from abc_calib.nn.foreign.folder import ends_of, read_model
+from abc_calib.nn.foreign.inject import MARKS, record_of
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION, write_record
@@ -52,52 +56,50 @@ def adopt(
     and are read behind their sources by a decoder-only model. Raises ``UsageError`` for a model or
     pairs that cannot be taken, before a run is made.
     """
-    contents = read_model(folder)
-    if contents.lines is not None and not lined:
+    network, shape = read_model(folder)
+    lines = LineBias.from_dict(record["lines"]) if (record := record_of(network)) else None
+    if lines is not None and not lined:
         raise UsageError(f"{folder} has lines already: give the model that it was made from")
     options = described(data, delimiters, fit_lengths, check_lengths, task)
-    options |= {"tokenizer": contents.options.folder, "eos": contents.ends[0]}
-    if not contents.network.config.is_encoder_decoder:
-        options["joined"] = 1
-    config = RunConfig(
-        code_version=__version__,
-        stage="vanilla" if contents.lines is None else "calibrated",
-        task="pairs",
-        task_options=options,
-        kind=FOREIGN,
-        model=contents.options,
-        train=TrainOptions(sampling="uniform", seed=seed),
-    )
-    config, model = taken(config, contents)
-    if contents.lines is None:
-        batch = Run.draft(config).data.training(0, SAMPLES)
+    options |= {"tokenizer": shape.folder, "eos": ends_of(network, Path(folder))[0]}
+    config = configured(network, shape, options, seed)
+    if lines is not None:
+        config = config.model_copy(update={"stage": "calibrated"})
+    drawn = Run.draft(config).data
+    known: Any = config.model
+    model = Foreign(known, drawn.vocabulary.tokens).eval()
+    model.network.load_state_dict(network.state_dict())
+    if lines is None:
+        batch = drawn.training(0, SAMPLES)
         on_checked(try_out(model, batch.source, batch.target))
-    elif (marks := contents.marks) and marks != model.marks:
+    elif (marks := network.__dict__[MARKS]) != model.marks:
         raise UsageError(
             f"its lines count from the tokens {marks.delimiters} behind {marks.prefix}, and the "
             f"given delimiters are {model.marks.delimiters} behind {model.marks.prefix}: "
             "name those that it was calibrated with"
         )
-    model.set_lines(contents.lines)
-    return _finished(config, model, out)
+    model.set_lines(lines)
+    return _finished(config, model, drawn.validation(JUDGED), out)
 
 
-def taken(config: RunConfig, contents: Contents) -> tuple[RunConfig, Foreign]:
-    """The configuration with what the tokenizer and the pairs say, and the model."""
+def configured(network: Any, shape: Any, options: dict[str, Any], seed: int) -> RunConfig:
+    """The configuration of a run of a model, with what its tokenizer and the pairs say."""
+    if not network.config.is_encoder_decoder:
+        options["joined"] = 1
+    config = RunConfig(
+        code_version=__version__,
+        stage="vanilla",
+        task="pairs",
+        task_options=options,
+        kind=FOREIGN,
+        model=shape,
+        train=TrainOptions(sampling="uniform", seed=seed),
+    )
     pairs: PairData = Run.draft(config).data  # type: ignore[assignment]
-    size, tokens = pairs.coder.size, contents.network.get_input_embeddings().num_embeddings
-    if size > tokens:
-        raise UsageError(
-            f"the tokenizer has {size} tokens and the model {tokens}: save both with as many, "
-            f"with model.resize_token_embeddings({size})"
-        )
-    check_pairs(pairs, contents.network.config.is_encoder_decoder)
+    check_pairs(pairs, network)
     around = {name: getattr(pairs.vocabulary, name) for name in ("prefix", "suffix", "closed")}
-    options = contents.options.model_copy(update=around)
     train = config.train.model_copy(update={"length": int(pairs.widths.max())})
-    model = Foreign(options, pairs.vocabulary.tokens)
-    model.network.load_state_dict(contents.network.state_dict())
-    return config.model_copy(update={"model": options, "train": train}), model.eval()
+    return config.model_copy(update={"model": shape.model_copy(update=around), "train": train})
 
 
 def described(
@@ -134,8 +136,15 @@ def described(
     return options | {name: value for name, value in optional.items() if value}
 
 
-def check_pairs(pairs: PairData, seq2seq: bool) -> None:
+def check_pairs(pairs: PairData, network: Any) -> None:
     """``UsageError`` for pairs that say nothing about lines, or that the tokenizer hides."""
+    size, tokens = pairs.coder.size, network.get_input_embeddings().num_embeddings
+    if size > tokens:
+        raise UsageError(
+            f"the tokenizer has {size} tokens and the model {tokens}: save both with as many, "
+            f"with model.resize_token_embeddings({size})"
+        )
+    seq2seq = network.config.is_encoder_decoder
     vocab, coder, sources = pairs.vocabulary, pairs.coder, pairs.task.pairs.source
     check_tokens(coder, (*sources, *pairs.task.pairs.target))
     named = list(vocab.named[:-1] if vocab.closed and vocab.suffix else vocab.named)
@@ -189,9 +198,8 @@ def check_tokens(coder: Coder, texts: tuple[str, ...]) -> None:
             )
 
 
-def _finished(config: RunConfig, model: Foreign, out: Path | str | None) -> Run:
+def _finished(config: RunConfig, model: Foreign, judged: Batch, out: Path | str | None) -> Run:
     """Make the run of a model that is trained already, and judge it."""
-    judged = Run.draft(config).data.validation(JUDGED)
     right = float(exact_matches(model, judged).float().mean())
 
     def write_lines(folder: Path) -> None:

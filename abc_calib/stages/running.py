@@ -19,7 +19,7 @@ from abc_calib.proof.until import certain
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.tracking import Track, tracked, tracker_of
-from abc_calib.training.schedule import NEARLY
+from abc_calib.training.step import NEARLY
 from abc_calib.training.trainer import Callback, Progress, Trainer
 
 

@@ -1,6 +1,7 @@
 """From options to the configuration of a first training, checked.
 
-What is not possible is refused here; nothing is trained or written.
+What is not possible is refused here; nothing is trained or written. A user's own tasks and schemes
+are tried on a few problems.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ import torch
 from abc_calib import plugins
 from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, refuse_unknown, take
 from abc_calib.data import Data, make_data
-from abc_calib.errors import OptionError, UsageError
+from abc_calib.data.vocabulary import EOS
+from abc_calib.errors import AbcError, OptionError, UsageError
 from abc_calib.memory import BYTES_PER_DIGIT, check_samples, refuse
-from abc_calib.nn.build import MODELS, model_type
+from abc_calib.nn.build import MODELS, build_model, model_type
 from abc_calib.nn.skip_init import skip_init
 from abc_calib.runs import Run
-from abc_calib.training.optimizers import check_optimizer
-from abc_calib.training.own import check_own
 from abc_calib.training.recipes import recipe_of
 from abc_calib.version import __version__
 
 PROBLEMS = 10_000
 """What a training draws at least at once: a training set, or what is held out."""
+TRIED = 4
+"""Problems on which a user's own class is tried."""
 KEPT = 4
 """A training step takes about this many times the memory of a pass: it keeps all for gradients."""
 
@@ -57,7 +59,6 @@ def plan_training(
         unset = {name: drawn[name] for name in drawn if name not in recipe.first.model_fields_set}
         training = recipe.first.model_copy(update=unset | of_training)
         check_samples(PROBLEMS, training.length, "length")
-        check_optimizer(model_type(kind), training)
         data = make_data(problem, training)
         shape = model_type(kind).resolve_defaults(shape, data)
         config = RunConfig(
@@ -72,8 +73,7 @@ def plan_training(
             train=training,
             plugins=plugins.origins(shape.schemes, task),
         )
-        check_training(config, data)
-        check_own(config, data)
+        check_config(config, data)
         return _starting_from(finetune, config)
 
 
@@ -100,13 +100,30 @@ def options_of(kind: str, keywords: dict[str, Any]) -> tuple[dict[str, Any], dic
     return of_model.chosen, of_training.chosen
 
 
-def check_training(config: RunConfig, data: Data) -> None:
-    """``OptionError`` if a step of a training would not fit the free memory.
+def check_config(config: RunConfig, data: Data, memory: bool = True) -> None:
+    """``UsageError`` for a training that cannot run.
 
-    That is weights, gradients and moments, activations, and problems.
+    That is an optimiser that the model does not take, a step that would not fit the free
+    ``memory``, or a class of a user's that fails.
     """
-    if torch.cuda.is_available():
-        return
+    taken = model_type(config.kind).optimizers
+    if config.train.optimizer not in taken:
+        rule = f"this model takes {' or '.join(taken)}"
+        raise OptionError("optimizer", config.train.optimizer, rule)
+    if memory and not torch.cuda.is_available():
+        _check_memory(config, data)
+    if config.plugins:
+        what = " and ".join(config.plugins)
+        try:
+            _try_plugins(config, data)
+        except AbcError as error:
+            raise UsageError(f"{what}: {error}") from None
+        except Exception as error:
+            raise UsageError(f"{what}: the first problems fail ({plugins.said(error)})") from None
+
+
+def _check_memory(config: RunConfig, data: Data) -> None:
+    """``OptionError`` unless weights, gradients and moments, activations, and problems fit."""
     batch, length = config.train.batch, config.train.length
     with torch.random.fork_rng(devices=[]), skip_init():
         network = model_type(config.kind)(config.model, data.vocabulary.tokens)
@@ -116,6 +133,46 @@ def check_training(config: RunConfig, data: Data) -> None:
     needed += KEPT * network.memory_needed(*size) + 3 * BYTES_PER_DIGIT * batch * length
     what = f"a step of {batch} samples of {length} {data.task.unit} with this model needs"
     refuse("batch", batch, needed, what)
+
+
+def _try_plugins(config: RunConfig, data: Data) -> None:
+    """Train on and decode a few problems; ``UsageError`` where a task draws what its rule denies,
+    or a parameter has whatever the memory held."""
+    batch = data.training(0, TRIED)
+    data.validation(TRIED)
+    if any(label.startswith("task ") for label in config.plugins):
+        for row in range(len(batch)):
+            _check_rule(data, batch.problems, row, batch.target[row].tolist())
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=[]):
+        torch.use_deterministic_algorithms(True)  # what torch.empty gives is NaN then
+        try:
+            model = build_model(config.kind, config.model, data, 0)
+        finally:
+            torch.use_deterministic_algorithms(deterministic)
+        for name, weight in model.named_parameters():
+            if not torch.isfinite(weight).all():
+                raise UsageError(
+                    f"the parameter {name} is never filled: fill it in reset_parameters, as in "
+                    "nn.init.zeros_(self.strength), and call that at the end of __init__"
+                )
+        loss = model.loss(batch.source, batch.target)
+        loss.backward()
+        model.eval().decode(batch.source, 2)
+    if not torch.isfinite(loss):
+        raise UsageError(f"the loss of the first problems is {loss.item()}: mend the scheme")
+
+
+def _check_rule(data: Data, problems: Any, row: int, target: list[int]) -> None:
+    source = data.task.write(problems, row)
+    symbols = [data.vocabulary.symbols[i] for i in target]
+    drawn, solved = data.read(symbols[: symbols.index(EOS)]), data.task.solve(source)
+    if drawn != solved:
+        raise UsageError(
+            f"its problems and its rule differ: {source!r} has the answer {drawn!r} where it is "
+            f"drawn, and {solved!r} by solve"
+        )
+    data.lay_out(data.task.parse(source))
 
 
 def _starting_from(start: Run | None, config: RunConfig) -> RunConfig:

@@ -17,6 +17,7 @@ from abc_calib.config import (
     ModelOptions,
     RecurrentOptions,
     TrainOptions,
+    TransformerOptions,
 )
 from abc_calib.errors import UsageError
 from abc_calib.nn.recurrent.attenders import attender_type
@@ -88,57 +89,39 @@ def recipe_of(task: Task, preset: str, kind: str, options: Mapping[str, Any]) ->
     return RECIPES[kind](task, preset, options)
 
 
-def transformer(task: Task, preset: str, options: Mapping[str, Any]) -> Recipe:
+def transformer(task: Any, preset: str, options: Mapping[str, Any]) -> Recipe:
     """The encoder-decoder; an attention window's lines are given, as a retraining's are."""
-    recipe = Recipe(*PRESETS[preset])
+    shape, first, retraining = PRESETS[preset]
+    retrained: dict[str, Any] = {}
     if preset == "default":
-        recipe = in_rows(task, recipe) if "row" in task.notation else in_one_row(task, recipe)
+        rule = task.rule()
+        if rule is not None and not is_large(rule):
+            retrained = NARROW if is_small(rule) else {}
+        if "row" in task.notation:
+            shape, first, retraining = in_rows(task, rule, first, retraining)
+        elif rule is None:
+            first = changed(first, {"early_stop_at": 0.999, "cooldown": 200})
+        else:
+            if is_large(rule):
+                shape, first = shape.model_copy(update=WIDER), changed(first, {"batch": 128})
+                retraining = changed(retraining, LARGE)
+            if getattr(task, "redrawn", False) and len(task.inputs) > MANY_SYMBOLS:
+                first = changed(first, {"sampling": "few"})
     if options.get("attention_window"):
-        steps = {"steps": 2 * recipe.retraining.steps}  # each row sees more
-        first = changed(recipe.retraining, steps)
-        return Recipe(recipe.shape, first, recipe.retraining, recipe.retrained)
-    return recipe
+        first = changed(retraining, {"steps": 2 * retraining.steps})  # each row sees more
+    return Recipe(shape, first, retraining, retrained)
 
 
-def in_one_row(task: Task, recipe: Recipe) -> Recipe:
-    """Where outputs have no rows: by the size of the rule and the number of symbols."""
-    rule = task.rule()
-    if rule is None:
-        first = {"early_stop_at": 0.999, "cooldown": 200}
-        return Recipe(recipe.shape, changed(recipe.first, first), recipe.retraining)
-    if is_large(rule):
-        first, shape = {"batch": 128}, recipe.shape.model_copy(update=WIDER)
-        retraining = changed(recipe.retraining, LARGE)
-        return Recipe(shape, few(task, changed(recipe.first, first)), retraining)
-    return Recipe(recipe.shape, few(task, recipe.first), recipe.retraining, narrow(rule))
-
-
-def few(task: Any, options: TrainOptions) -> TrainOptions:
-    """Training on a few of many symbols, where a task can draw them."""
-    many = getattr(task, "redrawn", False) and len(task.inputs) > MANY_SYMBOLS
-    return changed(options, {"sampling": "few"}) if many else options
-
-
-def in_rows(task: Any, recipe: Recipe) -> Recipe:
-    """Where outputs have rows, of digits or of words."""
+def in_rows(
+    task: Any, rule: Rule | None, first: TrainOptions, retraining: TrainOptions
+) -> tuple[TransformerOptions, TrainOptions, TrainOptions]:
+    """Shape and trainings where outputs have rows, of digits or of words."""
     if task.notation == "row words":
-        first = changed(recipe.first, {"early_stop_at": 0.0})
-        return Recipe(ROWS, first, recipe.retraining, narrow(task.rule()))
-    rule = task.rule()
+        return ROWS, changed(first, {"early_stop_at": 0.0}), retraining
     longer = rule is not None and task.name in ROW_TASKS and task.base > 2
-    first = changed(recipe.first, ROWS_FIRST | ({"length": ROW_DIGITS} if longer else {}))
+    first = changed(first, ROWS_FIRST | ({"length": ROW_DIGITS} if longer else {}))
     again = {**ROWS_AGAIN, "cooldown": COOLED if is_small(rule) else 0}
-    return Recipe(ROWS, first, changed(recipe.retraining, again), narrow(rule))
-
-
-def narrow(rule: Rule | None) -> dict[str, int]:
-    """The widths that a retrained model of a rule needs; empty for those of the first model."""
-    return NARROW if is_small(rule) else {}
-
-
-def steps_of(rule: Rule) -> int:
-    """The number of steps in a rule's table, of its rows the larger one."""
-    return max(len(part.steps[0]) for part in (rule.first, rule.later) if part)
+    return ROWS, first, changed(retraining, again)
 
 
 def is_small(rule: Rule | None) -> bool:
@@ -149,6 +132,11 @@ def is_small(rule: Rule | None) -> bool:
 def is_large(rule: Rule | None) -> bool:
     """Whether a rule of one row has more steps than a model of width 64 learns."""
     return rule is not None and not rule.in_rows and steps_of(rule) > MANY_STEPS
+
+
+def steps_of(rule: Rule) -> int:
+    """The number of steps in a rule's table, of its rows the larger one."""
+    return max(len(part.steps[0]) for part in (rule.first, rule.later) if part)
 
 
 def changed(options: TrainOptions, values: Mapping[str, Any]) -> TrainOptions:

@@ -27,9 +27,15 @@ from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.saved import not_finite
 from abc_calib.runs import Run
 from abc_calib.stopping import uninterrupted
-from abc_calib.training.optimizers import optimizer_of
-from abc_calib.training.schedule import NEARLY, TIE, PlateauState, learning_rate, plateau_state
-from abc_calib.training.step import optimise
+from abc_calib.training.step import (
+    NEARLY,
+    TIE,
+    PlateauState,
+    learning_rate,
+    optimise,
+    optimizer_of,
+    plateau_state,
+)
 
 INTERPOLATED = 0.999
 """Exact match on held-out problems of the training length from which a model interpolates."""
@@ -102,6 +108,8 @@ class Trainer:
         self.data, self.device = run.data, resolve_device(device)
         self.model = model.to(self.device)
         self.optimizer = optimizer_of(model, self.options.optimizer)
+        #: what may end it early
+        self.ends = "held out" if ending is None else ending.ends
         self.step, self.saved, self.seconds = 0, 0, 0.0
         self.best: dict[str, Tensor] = {}
         self.history: list[dict[str, Any]] = []
@@ -120,7 +128,9 @@ class Trainer:
                 with uninterrupted():  # half a step could not be resumed exactly
                     loss = self.finite(float(self.one_step()))
                     self.seconds = time.perf_counter() - started
-                    accuracy = self.validate(loss) if self.is_due else None
+                    last = self.step == self.options.steps
+                    is_due = last or self.step % self.options.validate_every == 0
+                    accuracy = self.validate(loss) if is_due else None
                 on_step(Progress(self.step, self.options.steps, loss, accuracy, self.seconds))
         except KeyboardInterrupt:
             self.save_checkpoint()
@@ -140,11 +150,6 @@ class Trainer:
             f"{self.run}: the training diverged at step {self.step} (its loss or weights are "
             f"{loss}); {kept}. Train again with a lower learning rate or another seed"
         )
-
-    @property
-    def is_due(self) -> bool:
-        """Is it time for a validation?"""
-        return self.step % self.options.validate_every == 0 or self.step == self.options.steps
 
     @property
     def finished(self) -> bool:
@@ -178,10 +183,8 @@ class Trainer:
         batch = self.data.training(self.step, options.batch)
         if self.ending is not None:
             batch = self.ending.batch(batch, self.step)
-        forced = True
-        if options.teacher_forcing < 1:
-            coin = np.random.default_rng([options.seed, 4, self.step])
-            forced = bool(coin.random() < options.teacher_forcing)
+        coin, share = [options.seed, 4, self.step], options.teacher_forcing
+        forced = share == 1 or bool(np.random.default_rng(coin).random() < share)
         loss = optimise(self.model, self.optimizer, batch, rate, options.max_grad_norm, forced)
         self.step += 1
         return loss
@@ -206,11 +209,6 @@ class Trainer:
         self.save_checkpoint()
         self.write_history()
         return accuracy
-
-    @property
-    def ends(self) -> str:
-        """What may end it early."""
-        return "held out" if self.ending is None else self.ending.ends
 
     def is_over(self, accuracy: float) -> bool:
         """Does its ending say so, or were enough validations in a row good enough?"""
@@ -306,14 +304,15 @@ class Trainer:
         if saved is None:
             return
         tensors, state = saved
-        parts: dict[str, dict[str, Tensor]] = {"best": {}, "optimizer": {}}
+        parts: dict[str, dict[str, Tensor]] = {"best": {}}
+        optimizer: dict[str, Any] = {**self.optimizer.state_dict(), "state": {}}
         for name, value in tensors.items():
             part, _, rest = name.partition(".")
-            parts.setdefault(part, {})[rest] = value
-        optimizer: dict[str, Any] = {**self.optimizer.state_dict(), "state": {}}
-        for name, value in parts["optimizer"].items():
-            index, _, key = name.partition(".")
-            optimizer["state"].setdefault(int(index), {})[key] = value
+            if part == "optimizer":
+                index, _, key = rest.partition(".")
+                optimizer["state"].setdefault(int(index), {})[key] = value
+            else:
+                parts.setdefault(part, {})[rest] = value
         try:
             if missing := {*state["tensors"]} - {*tensors}:
                 raise KeyError(min(missing))  # torch takes an optimiser's state without it

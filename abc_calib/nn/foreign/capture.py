@@ -150,16 +150,13 @@ def of_batch(model: Any, batch: Batch, marks: Marks) -> AttentionWeights:
         outputs = model(**batch, output_attentions=True)
     finally:
         model.set_attn_implementation(before)
-    names = (
-        {"self": "attentions"}
-        if stream
-        else {
-            "encoder": "encoder_attentions",
-            "self": "decoder_attentions",
-            "cross": "cross_attentions",
-        }
-    )
-    layers: dict[Site, Any] = {site: getattr(outputs, name) for site, name in names.items()}
+    if stream:
+        return as_attention(outputs.attentions, batch, delimiters=marks)
+    layers: dict[Site, Any] = {
+        "encoder": outputs.encoder_attentions,
+        "self": outputs.decoder_attentions,
+        "cross": outputs.cross_attentions,
+    }
     return as_attention(layers, batch, delimiters=marks)
 
 

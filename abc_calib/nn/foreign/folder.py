@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,53 +25,41 @@ END = "eos_token_id"
 LFS = b"version https://git-lfs"
 
 
-@dataclass(frozen=True)
-class Contents:
-    """A model as it was loaded, and what shapes another of its kind. ``ends``: its outputs, each.
-
-    ``lines``: that it was saved with, counted by ``marks``.
-    """
-
-    network: Any
-    options: ForeignOptions
-    ends: tuple[int, ...]
-    lines: LineBias | None = None
-    marks: Marks | None = None
-
-
 def load(folder: Path | str) -> Any:
     """The model of ``transformers`` in a folder, with the lines that it was saved with.
 
     In evaluation mode. ``UsageError`` for a folder without a model, or one without lines.
     """
-    contents = read_model(folder)
-    if contents.lines is None:
+    network, _ = read_model(folder)
+    if record_of(network) is None:
         raise UsageError(f"{folder} has no lines: load it with from_pretrained")
-    return contents.network
+    return network
 
 
-def read_model(folder: Path | str) -> Contents:
-    """The model in a folder that ``save_pretrained`` wrote; ``UsageError`` if it is none."""
+def read_model(folder: Path | str) -> tuple[Any, ForeignOptions]:
+    """The model in a folder that ``save_pretrained`` wrote, its lines in place, and its shape.
+
+    ``UsageError`` for a folder without a model.
+    """
     path = Path(folder)
     kind = class_of(path)
     register()
     with in_one_line(f"{path} does not load", "save the whole model again, in float32"):
         network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
-    network, ends = network.float().eval(), ends_of(network, path)
+    network, scheme = network.float().eval(), "own"
     config = {k: v for k, v in network.config.to_dict().items() if k not in NOT_SHAPE}
-    options = ForeignOptions(
+    if record := record_of(network):
+        with in_one_line(f"{path} has lines that nothing can read", "calibrate its model again"):
+            lines, delimiters = LineBias.from_dict(record["lines"]), map(int, record["delimiters"])
+            marks = Marks((*delimiters,), 0 + record["prefix"])
+            put(network, lines, marks, find_sites(network), record["neutral"])
+            scheme = "none" if record["neutral"] else "own"
+    return network, ForeignOptions(
         folder=str(path.resolve()),
         architecture=type(network).__name__,
         config=json.loads(json.dumps(config, default=str)),
+        scheme=scheme,
     )
-    if (record := record_of(network)) is None:
-        return Contents(network, options, ends)
-    with in_one_line(f"{path} has lines that nothing can read", "calibrate its model again"):
-        lines, delimiters = LineBias.from_dict(record["lines"]), map(int, record["delimiters"])
-        marks = Marks((*delimiters,), 0 + record["prefix"])
-        put(network, lines, marks, find_sites(network), record["neutral"])
-        options = options.model_copy(update={"scheme": "none" if record["neutral"] else "own"})
-    return Contents(network, options, ends, lines, marks)
 
 
 def class_of(path: Path) -> Any:
@@ -123,8 +110,8 @@ class LoadedFolder:
     """
 
     def __init__(self, path: Path):
-        contents = read_model(path)
-        self.network, self.ends = contents.network, torch.tensor(contents.ends)
+        self.network, _ = read_model(path)
+        self.ends = torch.tensor(ends_of(self.network, path))
         from transformers import AutoTokenizer
 
         with in_one_line(f"the tokenizer in {path} does not load", "save it again"):

@@ -11,26 +11,13 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from abc_calib.errors import AbcError
 from abc_calib.nn.base import Model
-from abc_calib.nn.hub.faces import (
-    AbcConfig,
-    AbcDecoder,
-    AbcDecoderConfig,
-    AbcRecurrent,
-    AbcRecurrentConfig,
-    AbcTransformer,
-    HubModel,
-)
-from abc_calib.nn.recurrent.model import Recurrent
+from abc_calib.nn.hub.faces import AbcDecoder, AbcRecurrent, AbcTransformer, HubModel
 from abc_calib.nn.saved import GENERATION, hub_files, read_folder
-from abc_calib.nn.transformer.decoder import DecoderOnly
-from abc_calib.nn.transformer.model import Transformer
 
-FACES: dict[type[Model], type[HubModel]] = {
-    Transformer: AbcTransformer,
-    DecoderOnly: AbcDecoder,
-    Recurrent: AbcRecurrent,
+FACES: dict[str, type[HubModel]] = {
+    face.config_class.model_type: face for face in (AbcTransformer, AbcDecoder, AbcRecurrent)
 }
-"""The face of each kind of model."""
+"""The face of each kind of model, by ``model_type``."""
 
 for _face in FACES.values():
     AutoConfig.register(_face.config_class.model_type, _face.config_class)
@@ -40,15 +27,14 @@ for _face in FACES.values():
 def load(folder: Path | str) -> HubModel:
     """The model in a run's folder ``model``, in evaluation mode."""
     described, _ = read_folder(Path(folder))
-    faces = {face.config_class.model_type: face for face in FACES.values()}
-    if described.get("model_type") not in faces:
+    if described.get("model_type") not in FACES:
         raise AbcError(f"{folder} is not a model of this program: name another folder")
-    return faces[described["model_type"]].from_pretrained(folder)
+    return FACES[described["model_type"]].from_pretrained(folder)
 
 
 def wrapped(model: Model) -> HubModel:
     """A copy of one of our models with its ``transformers`` face."""
-    face = FACES[type(model)]
+    face = FACES[model.hub_names[0]]
     hub_model = face(face.config_class(**model.hub_config(), **hub_files(model)[GENERATION]))
     hub_model.load_state_dict(model.state_dict())
     return hub_model.train(model.training)

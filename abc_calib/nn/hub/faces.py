@@ -30,7 +30,7 @@ FIRST_STEPS, ENDLESS = 64, 2**18
 
 
 class HubConfig(PreTrainedConfig):
-    """Base of all: what shapes a model, by its names in ``hub_config``. Other keys are refused."""
+    """What shapes a model, by its names in ``hub_config``. Other keys are refused."""
 
     network_type: ClassVar[type[Model]]
 
@@ -41,32 +41,28 @@ class HubConfig(PreTrainedConfig):
     decoder_start_token_id: int | None = None
 
     @classmethod
-    def names(cls) -> set[str]:
-        """What shapes the model."""
-        return {*IDS, "vocab_size", *cls.network_type.hub_options, *cls.network_type.hub_extras}
-
-    @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        check_keys(config_dict, cls.names())
+        kind = cls.network_type
+        check_keys(config_dict, {*IDS, "vocab_size", *kind.hub_options, *kind.hub_extras})
         return super().from_dict(config_dict, **kwargs)
 
 
 class AbcConfig(HubConfig):
-    """Everything that shapes the Transformer, its lines included (``line_bias``)."""
+    """Of the Transformer, its lines included (``line_bias``)."""
 
     model_type = "abc_transformer"
     network_type = Transformer
 
 
 class AbcDecoderConfig(HubConfig):
-    """Everything that shapes the decoder-only Transformer, which is given its source alone."""
+    """Of the decoder-only Transformer, which is given its source alone."""
 
     model_type = "abc_decoder"
     network_type = DecoderOnly
 
 
 class AbcRecurrentConfig(HubConfig):
-    """Everything that shapes the GRU encoder-decoder."""
+    """Of the GRU encoder-decoder."""
 
     model_type = "abc_recurrent"
     network_type = Recurrent
@@ -201,15 +197,15 @@ class HubModel(PreTrainedModel):
                     "attention_mask and max_new_tokens"
                 )
         source, _ = self._source(input_ids, attention_mask)
-        steps = FIRST_STEPS if max_new_tokens is None else max_new_tokens
-        evaluator = Evaluator(self.network)
+        evaluator, eos = Evaluator(self.network), self.network.eos
+        steps, most = FIRST_STEPS, ENDLESS
+        if max_new_tokens is not None:
+            steps = most = max_new_tokens
         written = evaluator.decode(source, steps).ids
-        while max_new_tokens is None and steps < ENDLESS:
-            if bool(written.eq(self.network.eos).any(1).all()):
-                break
+        while steps < most and not bool(written.eq(eos).any(1).all()):
             steps *= 8
             written = evaluator.decode(source, steps).ids
-        if max_new_tokens is None and not bool(written.eq(self.network.eos).any(1).all()):
+        if max_new_tokens is None and not bool(written.eq(eos).any(1).all()):
             raise AbcError(f"an output has no end within {steps:,} tokens: give max_new_tokens")
         longest = max([0, *(written.ne(self.network.pad).any(0).nonzero()[:, 0] + 1).tolist()])
         start = input_ids.new_full((len(input_ids), 1), self.network.sos)
