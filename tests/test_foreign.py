@@ -22,10 +22,10 @@ from abc_calib.config import ForeignOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
+from abc_calib.nn.foreign.attention import Marks
 from abc_calib.nn.foreign.checks import try_out
 from abc_calib.nn.foreign.inject import detach, inject
 from abc_calib.nn.foreign.model import Foreign
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.saved import read_weights
 
 PLUS, EQUALS = 14, 15

@@ -18,8 +18,8 @@ from others import as_ids, batch, reversals, saved, sums, tf, tokenizer, train, 
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import abc_calib as abc
+from abc_calib.nn.foreign.attention import Marks
 from abc_calib.nn.foreign.inject import inject
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.reporting.page.commands import commands
 from tasks import TaskError
 

@@ -142,7 +142,7 @@ def test_a_stream_is_what_the_tokenizer_makes_of_source_and_target(kind, form, t
     known, pairs = data.vocabulary, data.task.pairs
     batch = data.everything
     streams = Sources(known.prefix, known.suffix, known.closed, stream=True)
-    ids, mask, _ = streams.ids(batch.source, known.pad)
+    ids, mask = streams.ids(batch.source, known.pad)
     for row, (source, target) in enumerate(zip(pairs.source, pairs.target, strict=True)):
         written = batch.target[row][batch.target[row] != known.pad].tolist()
         assert [*ids[row][mask[row]].tolist(), *written] == [*words(source + target).input_ids, 2]

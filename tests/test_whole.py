@@ -18,8 +18,8 @@ from abc_calib import stages
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
+from abc_calib.nn.foreign.attention import Marks
 from abc_calib.nn.foreign.inject import inject
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.proof import decide as decision
 from abc_calib.proof import search, tested
 from abc_calib.proof.certificate import Certificate

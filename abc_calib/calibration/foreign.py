@@ -21,9 +21,9 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import AttentionWeights
+from abc_calib.nn.foreign.attention import Marks
 from abc_calib.nn.foreign.capture import Batch, Pairs, listed_batches
 from abc_calib.nn.foreign.inject import marked
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.lines import LineGather
 
 

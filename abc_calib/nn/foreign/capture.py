@@ -20,9 +20,8 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import AttentionView, output_coords
 from abc_calib.nn.base import AttentionWeights
-from abc_calib.nn.foreign.attention import NAME
+from abc_calib.nn.foreign.attention import NAME, Marks
 from abc_calib.nn.foreign.inject import MARKS, marked
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import check_model, find_sites
 
 Batch = Mapping[str, Tensor]

@@ -12,9 +12,8 @@ import torch
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
-from abc_calib.nn.foreign.attention import RECORD, register
+from abc_calib.nn.foreign.attention import RECORD, Marks, register
 from abc_calib.nn.foreign.inject import put, record_of
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import explain, find_sites, in_one_line
 from tasks.written import squeezed
 

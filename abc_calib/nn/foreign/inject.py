@@ -15,8 +15,16 @@ from torch import Tensor, nn
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Heads, LineBias, Site
-from abc_calib.nn.foreign.attention import HELD, NAME, RECORD, ModuleLines, register
-from abc_calib.nn.foreign.places import Marks, State, cache_of
+from abc_calib.nn.foreign.attention import (
+    HELD,
+    NAME,
+    RECORD,
+    Marks,
+    ModuleLines,
+    State,
+    cache_of,
+    register,
+)
 from abc_calib.nn.foreign.sites import TESTED, Sites, check_model, find_sites
 
 HOOKS = "abc_hooks"
@@ -82,8 +90,11 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
     detach(model)
     register()
     state, modules, restricted = State(), dict(model.named_modules()), True
+    none: Heads = ((),) * sites.heads
     for site, names in sites.modules.items():
-        for name, heads in zip(names, of_modules(lines, sites, site), strict=True):
+        of_site: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
+        for layer, name in enumerate(names):
+            heads = {s: lines.heads(s, layer) or none for s in of_site}
             held = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
             modules[name].__dict__[HELD] = held
             restricted &= held.restricted
@@ -102,16 +113,6 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
     # so that a program that does not import this one cannot load the model
     model.config.attn_implementation = NAME
     model.config.architectures = [type(model).__name__]
-
-
-def of_modules(lines: LineBias, sites: Sites, site: Site) -> list[dict[Site, Heads]]:
-    """For each module of a site the lines of its heads: in a stream those of both sites."""
-    line_sites: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
-    none: Heads = ((),) * sites.heads
-    return [
-        {line_site: lines.heads(line_site, layer) or none for line_site in line_sites}
-        for layer in range(len(sites.modules[site]))
-    ]
 
 
 def record_of(model: Any) -> dict[str, Any] | None:

@@ -26,9 +26,9 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.geometry.coords import AttentionView, output_coords
 from abc_calib.nn.base import AttentionWeights, Decoded, Model
+from abc_calib.nn.foreign.attention import Marks
 from abc_calib.nn.foreign.capture import of_batch
 from abc_calib.nn.foreign.inject import detach, put, record_of
-from abc_calib.nn.foreign.places import Marks
 from abc_calib.nn.foreign.sites import find_sites
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,43 +55,24 @@ class Sites:
         return {site: len(names) for site, names in self.modules.items()}
 
 
-@dataclass
-class Probe:
-    """Notes the attention modules that call it, with their keys and heads, and what they ask for.
-
-    It mixes the mean of all values.
-    """
-
-    calls: list[tuple[nn.Module, int, int]] = field(default_factory=list)
-    features: set[str] = field(default_factory=set)
-
-    def __call__(
-        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **how: Any
-    ) -> tuple[Tensor, None]:
-        self.features.update(name for name in OWN_WAYS if how.get(name) is not None)
-        self.calls.append((module, key.shape[2], query.shape[1]))
-        mixed = value.repeat_interleave(query.shape[1] // value.shape[1], 1).mean(2, keepdim=True)
-        return mixed.expand(-1, -1, query.shape[2], -1).transpose(1, 2).contiguous(), None
-
-
 def find_sites(model: Any) -> Sites:
     """The sites of a model of ``transformers``; ``UsageError`` if its attention is its own."""
-    name, probe = type(model).__name__, Probe()
+    name = type(model).__name__
     with in_one_line(f"{name} takes no attention function of transformers", f"take {TESTED}"):
-        _run(model, probe)
+        calls, features = _probe(model)
     for feature, words in OWN_WAYS.items():
-        if feature in probe.features:
+        if feature in features:
             raise UsageError(f"{name} has layers that {words}")
     names = {module: name for name, module in model.named_modules()}
     stream = not model.config.is_encoder_decoder
     inside = set() if stream else set(model.get_encoder().modules())
     modules: dict[Site, list[str]] = {}
-    for module, keys, _ in probe.calls:
+    for module, keys, _ in calls:
         site: Site = "encoder" if module in inside else "cross" if keys == SOURCE else "self"
         sites: tuple[Site, ...] = ("self", "cross") if stream else (site,)
         for line_site in sites:
             modules.setdefault(line_site, []).append(names[module])
-    heads = {count for *_, count in probe.calls}
+    heads = {count for *_, count in calls}
     configs = model.config, model.config.get_text_config()
     counts = (getattr(config, depth, None) for config in configs for depth in DEPTHS)
     layers, expected = len(modules.get("self", [])), next(filter(None, counts), 0)
@@ -104,18 +85,30 @@ def find_sites(model: Any) -> Sites:
     return Sites(modules, heads.pop(), stream, find_positions(model))
 
 
-def _run(model: Any, probe: Probe) -> None:
-    """Run a model once, with ``probe`` as its attention."""
+def _probe(model: Any) -> tuple[list[tuple[nn.Module, int, int]], set[str]]:
+    """Run a model once with an attention function that notes who calls it.
+
+    Gives each module that attends with its keys and heads, and what is asked of ``OWN_WAYS``. Every
+    query mixes the mean of all values.
+    """
     from transformers import DynamicCache
 
     register()
+    calls, features = list[tuple[nn.Module, int, int]](), set[str]()
+
+    def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, *_: Any, **how: Any) -> Any:
+        features.update(name for name in OWN_WAYS if how.get(name) is not None)
+        calls.append((module, key.shape[2], query.shape[1]))
+        mixed = value.repeat_interleave(query.shape[1] // value.shape[1], 1).mean(2, keepdim=True)
+        return mixed.expand(-1, -1, query.shape[2], -1).transpose(1, 2).contiguous(), None
+
     before, training = model.config._attn_implementation, model.training
     ids = torch.zeros(1, SOURCE, dtype=torch.long, device=model.device)
     how: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if model.config.is_encoder_decoder:
         how["decoder_input_ids"] = ids[:, :OUTPUT]
     for module in model.modules():
-        module.__dict__[HELD] = probe
+        module.__dict__[HELD] = attend
     try:
         model.set_attn_implementation(NAME)
         with torch.no_grad():
@@ -127,7 +120,8 @@ def _run(model: Any, probe: Probe) -> None:
         model.set_attn_implementation(before)
         model.train(training)
     if any(getattr(layer, "is_sliding", False) for layer in cache.layers):
-        probe.features.add("sliding_window")
+        features.add("sliding_window")
+    return calls, features
 
 
 def check_model(model: Any) -> None:
