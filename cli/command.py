@@ -173,21 +173,22 @@ def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -
     return hints
 
 
-def common(own: Mapping[str, Any], threads: int | None, forms: list[str]) -> dict[str, Any]:
+def common(parameters: Mapping[str, Any], threads: int | None, forms: list[str]) -> dict[str, Any]:
     """Return types and defaults of what every command has, and of ``--run`` next to an argument."""
     help = "A file of Python with tasks or schemes of your own; may be given several times."
     files = typer.Option(help=help, metavar="<FILE.py>")
-    more: dict[str, Any] = {"plugin": (Annotated[list[str] | None, files], None)}
-    if "run" in own and isinstance(get_args(own["run"][0])[1], type(typer.Argument())):
+    shared: dict[str, Any] = {"plugin": (Annotated[list[str] | None, files], None)}
+    kind, *info = get_args(parameters["run"][0]) if "run" in parameters else (None,)
+    if info and isinstance(info[0], type(typer.Argument())):
         option = typer.Option("--run", hidden=True, autocompletion=run_names)
-        more["run_"] = Annotated[get_args(own["run"][0])[0], option], None
+        shared["run_"] = Annotated[kind, option], None
     if threads is not None:
         number = "one" if threads else "as many as are free"
         help = f"Threads that torch may use; by default {number}."
-        more["threads"] = Annotated[int | None, typer.Option(min=1, max=256, help=help)], None
+        shared["threads"] = Annotated[int | None, typer.Option(min=1, max=256, help=help)], None
     option = typer.Option("--quiet", "-q", help="No progress and no remarks.")
-    more["quiet"] = Annotated[bool, option], False
-    return more | {
+    shared["quiet"] = Annotated[bool, option], False
+    return shared | {
         name: (Annotated[bool, typer.Option(f"--{name}", help=FORMS[name])], False)
         for name in forms
     }
