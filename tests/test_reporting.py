@@ -110,7 +110,8 @@ def test_heads_without_a_line_are_marked_in_one_way(calibrated: Run) -> None:
         (Line("vert", 1, 0), "cross", "+"),
         (Line("vert", 1, 1), "cross", "a0"),
         (Line("diag", 0, -1), "self", "y[t-2]"),
-        (Line("vert", 0, 0), "encoder", ""),
+        (Line("vert", 1, 0), "encoder", "+"),
+        (Line("diag", 0, -1), "encoder", ""),
     ],
 )
 def test_a_line_is_told_by_the_token_that_it_names(line: Line, site: Site, told: str) -> None:
