@@ -222,7 +222,7 @@ class FigureOptions(DrawOptions):
     panel: Literal["attention", "fit", "bias"] | None = option(
         None, "Of a calibrated run, only these panels."
     )
-    title: bool = option(True, "A title over the figure.")
+    title: bool = option(True, "A title over the figure, and over an only panel.")
 
     _sites = csv_field("sites")
 
