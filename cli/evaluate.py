@@ -89,14 +89,17 @@ def predict(
 
     Example: **abc predict "999999999999+1"**
     """
-    prediction = abc.predict(run, problem, device=device, show=show)
+    opened_run = abc.Run.open(run)
+    prediction = abc.predict(opened_run, problem, device=device, show=show)
+    trained = f"{opened_run.config.train.length} {opened_run.task.unit}"
     remark = {
         True: prediction.remark,
-        False: "this is wrong: the model has not learned this one",
+        False: f"this is wrong: {prediction.expected} is right (trained on at most {trained})",
         None: "nothing says whether this is right: its pairs follow no rule that is known",
     }[prediction.correct]
     answer = prediction.answer
     data: dict[str, Any] = {"problem": problem, "answer": answer, "correct": prediction.correct}
+    data["expected"] = prediction.expected
     if not show:
         return Result(data, [answer], [remark])
     data["attended"] = [

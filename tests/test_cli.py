@@ -72,7 +72,7 @@ def test_a_prediction_is_a_number_alone_on_stdout_or_json(tiny, abc):
     said = abc("predict", "42", "--json", "--show").json()
     attended = said.pop("attended")
     assert said.pop("output") == ["3", "4", "&"]
-    assert said == {"problem": "42", "answer": "43", "correct": True}
+    assert said == {"problem": "42", "answer": "43", "correct": True, "expected": "43"}
     assert len(attended) == 3
     assert {"place": "a0", "digit": "2", "weight": 1.0} in attended[0]
     assert {"place": "a1", "digit": "4", "weight": 1.0} in attended[1]
@@ -85,7 +85,7 @@ def test_a_wrong_answer_is_told_on_stderr_and_one_without_an_end_is_none(tiny, a
     writes(7, 4, 13, 14)
     said = abc("predict", "12")
     assert (said.code, said.out) == (0, "47\n")
-    assert said.err == "this is wrong: the model has not learned this one\n"
+    assert said.err == "this is wrong: 13 is right (trained on at most 5 digits)\n"
     writes(1, 1, 1, 1, 1)
     assert "the model wrote no end within 5 tokens" in abc("predict", "12").error(1)
 

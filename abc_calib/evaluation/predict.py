@@ -24,7 +24,7 @@ LOOKED_AT = 0.2
 class Prediction:
     """A model's answer: ``answer`` as a person reads it, ``output`` token by token.
 
-    ``correct``: None where nothing says what is right.
+    ``correct``, ``expected``: None where nothing says what is right.
 
     ``attended``: for each output token, the positions of the source's digits that it attended
     to, with the strongest weight over layers and heads, largest first. ``tokens`` are the
@@ -34,6 +34,7 @@ class Prediction:
 
     answer: str
     correct: bool | None
+    expected: str | None
     tokens: list[str]
     places: list[str]
     output: list[str]
@@ -124,9 +125,11 @@ def predict(model: Model | Evaluator, data: Data, problem: str, show: bool = Fal
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
     places = digit_places(data.layout(answer.problems)) if show else []
     looked = answer.looked(evaluator.model) if show else []
+    expected = _expected(data, problem)
     return Prediction(
         answer=answer.text,
-        correct=_judged(data, problem, answer),
+        correct=None if expected is None else _is_right(data, answer),
+        expected=expected,
         tokens=answer.tokens(data),
         places=places,
         output=answer.symbols(data),
@@ -135,12 +138,16 @@ def predict(model: Model | Evaluator, data: Data, problem: str, show: bool = Fal
     )
 
 
-def _judged(data: Data, problem: str, answer: Answer) -> bool | None:
-    """Is an answer right, token by token? None if the task cannot tell."""
+def _expected(data: Data, problem: str) -> str | None:
+    """Return the right answer in a person's notation, None if the task cannot tell."""
     try:
-        data.task.solve(problem)
+        return data.task.solve(problem)
     except TaskError:  # it was parsed, so that there is nothing wrong with it
         return None
+
+
+def _is_right(data: Data, answer: Answer) -> bool:
+    """Is an answer right, token by token?"""
     right = answer.batch.target
     written = torch.tensor([answer.ids])
     missing = right.shape[1] - written.shape[1]
