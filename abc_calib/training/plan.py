@@ -119,7 +119,8 @@ def check_config(config: RunConfig, data: Data, memory: bool = True) -> None:
         except AbcError as error:
             raise UsageError(f"{what}: {error}") from None
         except Exception as error:
-            raise UsageError(f"{what}: the first problems fail ({plugins.described(error)})") from None
+            why = plugins.described(error)
+            raise UsageError(f"{what}: the first problems fail ({why})") from None
 
 
 def _check_memory(config: RunConfig, data: Data) -> None:
