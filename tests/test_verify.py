@@ -41,14 +41,12 @@ from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.base import in_float64
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as checker
-from abc_calib.proof import forms, prove, rounding, second_look, windows
-from abc_calib.proof import repair as repairing
+from abc_calib.proof import forms, prove, rounding, second_look, until, windows
 from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.decide import _number, decide
 from abc_calib.proof.export import export
 from abc_calib.proof.prove import Undecided, check, parts, prepare
-from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
 from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses
@@ -56,7 +54,7 @@ from abc_calib.reporting.card import card
 from abc_calib.reporting.page.collect import certificate as shown_on_page
 from abc_calib.runs import Run
 from abc_calib.runs.records import file_hash
-from abc_calib.stages import certify, predict
+from abc_calib.stages import certify, predict, repair
 from tasks.basic import Addition
 from tasks.ragged import Ragged, from_integers
 
@@ -375,45 +373,26 @@ def test_repair_learns_failing_windows_from_short_numbers(certified, tmp_path):
             if weight.dim() > 1:
                 weight += 0.2 * weight.std() * torch.randn_like(weight)
 
-    run, rounds = changed_copy(certified, tmp_path / "copy", change), []
-    made = repair(run, out=tmp_path / "repaired", on_round=rounds.append)
-    assert rounds[0].outcome == "refuted" and rounds[-1].outcome == "certified"
-    history = Certificate.load(made).repair
-    assert history and all(0 < entry["longest"] <= 5 for entry in history)
+    run = changed_copy(certified, tmp_path / "copy", change)
+    before = run.load_model()
+    made = repair(run, out=tmp_path / "repaired")
+    assert Certificate.load(run).outcome == "refuted"
+    assert_same_weights(before, run.load_model())
+    found = Certificate.load(made)
+    assert found.outcome == "certified" and found.repair == [{"wrong": Certificate.load(run).wrong}]
+    assert "A retraining from the weights" in (made.path / "certificate.md").read_text()
+    ran, usual = made.result["ran"], run.config.train.learning_rate
+    assert (ran["start"], ran["ends"], ran["learning_rate"]) == ("parent", "windows", usual / 4)
+    assert [entry.get("over") for entry in made.history()][-1] == "windows"
     assert predict(made, "9" * 40).correct
 
 
-def test_a_round_of_repair_that_makes_it_worse_is_taken_back(certified, tmp_path, monkeypatch):
-    """The weights from before it are kept, with their certificate, and the next one is slower.
-
-    The second round is one of whose failing windows no source is found.
-    """
-    found: list[Any] = []
-
-    def judged(*given: Any) -> Any:
-        found.append(decide(*given))
-        if len(found) == 3:
-            found[2].certificate.outcome = "unknown"
-        return found[-1]
-
-    model, batch = certified.load_model(), certified.data.test(9, 2000, "hard")
-    with torch.no_grad():
-        logits = model(batch.source, batch.target)
-    behind = (logits.amax(-1) - logits[..., 5])[(batch.target != 5) & (batch.target != model.pad)]
-    run = biased(certified, tmp_path, 5, float(behind.min()) + 0.3)  # few windows are wrong
-
-    def spoiled(model: Any, *given: Any) -> None:
-        with torch.no_grad():
-            model.head.bias[5] += 50
-
-    monkeypatch.setattr(repairing, "train_on", spoiled)
-    monkeypatch.setattr(repairing, "decide", judged)
-    made = repair(run, rounds=2, out=tmp_path / "repaired")
-    assert_same_weights(run.load_model(), made.load_model())
-    certificate = Certificate.load(made)
-    first, second = certificate.repair
-    assert certificate.outcome == "refuted" and certificate.wrong == first["wrong"]
-    assert second["rate"] == repairing.SLOWER * first["rate"] and second["wrong"] == first["wrong"]
+def test_a_repair_without_a_problem_to_train_on_says_so(certified, tmp_path, monkeypatch):
+    """None of at most the training length holds a window that fails."""
+    run = biased(certified, tmp_path, 3, 100)
+    monkeypatch.setattr(until, "mined", lambda *_, **__: [])
+    with pytest.raises(AbcError, match=r"no training number of at most .* has a failing window"):
+        repair(run, out=tmp_path / "repaired")
 
 
 def copied(run: Run, folder) -> Path:

@@ -33,9 +33,9 @@ import numpy as np
 
 from abc_calib.proof.forms import MOST_SIZES, Unbounded, sizes
 from abc_calib.proof.graph import Graph, Query
-from abc_calib.proof.occurrence import Occurrence, Steps
+from abc_calib.proof.occurrence import Occurrence
 from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import TooMany, Walk, distinct
+from abc_calib.proof.walk import Steps, TooMany, distinct
 
 FEW_SIZES = 400
 """Sizes that are looked at before lines of one row are taken to run against the columns."""
@@ -68,9 +68,7 @@ class AllWindows:
                     return
                 state = query.state()
                 machine = rule.first if query.first else rule.later
-                occurrence = Occurrence(query, state.atoms, by[id(machine)])
-                occurrence.settle()
-                pairs.append((state.node, occurrence))
+                pairs.append((state.node, Occurrence(query, state.atoms, by[id(machine)])))
 
             count = len(next(iter(frame.values()))) - 1
             self.sizes += sum(1 for _ in sizes(count, look, setup.period, most))
@@ -82,9 +80,9 @@ class AllWindows:
         return self.setup.rule.base ** self.graph.nodes[node].atoms
 
     def windows(self, node: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
-        """The windows of a node, of all its places, as numbers: see ``Walk``."""
+        """The windows of a node, of all its places, as numbers: see ``Occurrence``."""
         different = {occurrence.key: occurrence for occurrence in self.occurrences[node]}.values()
-        windows = [Walk(place, self.vocabulary, pins, limit).run() for place in different]
+        windows = [place.windows(self.vocabulary, pins, limit) for place in different]
         return distinct(np.concatenate(windows)) if len(windows) > 1 else windows[0]
 
     def estimate(self, node: int, limit: int) -> float:
