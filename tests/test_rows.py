@@ -436,7 +436,7 @@ def test_rare_windows_of_late_rows_are_found_in_numbers_of_the_training_length(
     sites: Any = {"self": [[(x,) for x in own]], "cross": [[(x,) for x in crossed]]}
     model.set_lines(LineBias(sites))
     shape = setup_of(model, data)
-    listing, base = AllWindows(shape, 1 + max(shape.ids.values())), shape.rule.base
+    listing, base = AllWindows(shape), shape.rule.base
     witnesses, rng, found = Witnesses(data.task.rule_task, listing), np.random.default_rng(0), 0
     for node, (place, *_) in listing.occurrences.items():
         names = [atom_name(place, atom) for atom in place.atoms]

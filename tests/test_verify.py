@@ -22,7 +22,6 @@ from conftest import (
     assert_same_weights,
     change_json,
     changed_copy,
-    digit_data,
     quicker,
 )
 from hypothesis import given
@@ -37,12 +36,11 @@ from abc_calib.data import make_data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import margins
-from abc_calib.geometry import ALONE, Line, LineBias
+from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.base import in_float64
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as checker
 from abc_calib.proof import forms, prove, rounding, second_look, until, windows
-from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.decide import _number, decide
 from abc_calib.proof.export import export
@@ -55,8 +53,7 @@ from abc_calib.reporting.page.collect import certificate as shown_on_page
 from abc_calib.runs import Run
 from abc_calib.runs.records import file_hash
 from abc_calib.stages import certify, predict, repair
-from tasks.basic import Addition
-from tasks.ragged import Ragged, from_integers
+from tasks.ragged import from_integers
 
 slow = pytest.mark.slow
 MOST = 4_000
@@ -390,7 +387,7 @@ def test_repair_learns_failing_windows_from_short_numbers(certified, tmp_path):
 def test_a_repair_without_a_problem_to_train_on_says_so(certified, tmp_path, monkeypatch):
     """None of at most the training length holds a window that fails."""
     run = biased(certified, tmp_path, 3, 100)
-    monkeypatch.setattr(until, "mined", lambda *_, **__: [])
+    monkeypatch.setattr(until, "failing_sources", lambda *_, **__: iter(()))
     with pytest.raises(AbcError, match=r"no training number of at most .* has a failing window"):
         repair(run, out=tmp_path / "repaired")
 
@@ -491,129 +488,6 @@ def refit(folder: Path) -> None:
 # What cannot be decided
 
 
-class Own(Addition):
-    """Which answers by code of its own."""
-
-    def answer(self, *operands):
-        return super().answer(*operands)
-
-
-class Misread(Addition):
-    """Which reads long numbers otherwise than they are written."""
-
-    def tapes(self, operands):
-        return [
-            Ragged(np.where(x.lengths[:, None] > 90, 0, x.values), x.lengths)
-            for x in super().tapes(operands)
-        ]
-
-
-class Fickle(Addition):
-    """Whose rule is another one from the second time on."""
-
-    times = 0
-
-    def step(self, carry, *digits):
-        self.times += 1
-        after, digit = super().step(carry, *digits)
-        return after, (digit + (self.times > 200)) % 10
-
-
-def followed(task: Any) -> Any:
-    """A small model of addition, and what its rows see."""
-    data: Any = make_data(task, TrainOptions(length=3, format="free"))
-    model = build_model("transformer", ONE_HEAD, data, 0)
-    cross = (Line("anti", 1, 0), Line("anti", 2, 0))
-    model.set_lines(LineBias({"self": (((ALONE,),),), "cross": ((cross,),)}))
-    return model, data, prepare(model, data).listing
-
-
-def test_answers_of_its_own_get_no_certificate():
-    refusals = {Own: "overrides answer", Misread: "overrides tapes", Fickle: "overrides _rule"}
-    for kind, refusal in refusals.items():
-        task = kind()
-        assert task.solve("1+1") == "2"
-        _, data, listing = followed(task)
-        with pytest.raises(forms.Unbounded, match=refusal):
-            check_allowed(task, listing.setup.rule)
-    _, data, listing = followed(Addition())
-    check_allowed(data.task, listing.setup.rule)
-
-
-def test_layers_and_schemes_of_ones_own_are_not_followed():
-    def hook(model: Any) -> None:
-        model.layers[0].register_forward_hook(lambda *_: None)
-
-    def method(model: Any) -> None:
-        model.positions.embed = lambda x, at: x * x.shape[1]
-
-    def layer(model: Any) -> None:
-        model.head = type("Mine", (torch.nn.Linear,), {})(8, model.head.out_features)
-
-    def named(model: Any) -> None:
-        like = {"__module__": torch.nn.Linear.__module__}
-        model.head = type("Linear", (torch.nn.Linear,), like)(8, model.head.out_features)
-
-    for change in (hook, method, layer, named):
-        model, data, _ = followed(Addition())
-        change(model)
-        with pytest.raises(Undecided, match="cannot follow"):
-            prepare(model, data)
-
-
-def lines_of(most: int) -> LineBias:
-    """Of one operand, ``most`` for each of two heads."""
-    own = tuple(Line("diag", 0, -back) for back in range(most))
-    crossed = tuple(Line("anti", 1, offset) for offset in range(most))
-    return LineBias({"self": ((own, own),), "cross": ((crossed, crossed),)})
-
-
-def reason(model, source) -> str:
-    with pytest.raises(Undecided) as error:
-        prepare(model, source)
-    return str(error.value)
-
-
-ONE, THREE = lines_of(1), lines_of(3)
-OPEN = LineBias({**ONE.sites, "cross": (((), ONE.sites["cross"][0][1]),)})
-CORNER = LineBias({**ONE.sites, "self": (((Line("diag", -1, 0),), ONE.sites["self"][0][1]),)})
-
-
-@pytest.mark.parametrize(
-    "shape, lines, words",
-    [
-        ({}, OPEN, "head 0 of layer 0 (cross-attention) is transparent"),
-        ({}, CORNER, "corners of a matrix"),
-        ({}, LineBias({"cross": ONE.sites["cross"]}), "not restricted to lines"),
-        ({}, LineBias(ONE.sites, -5.0), "only penalised (-5)"),
-        ({"scheme": "sinusoidal"}, ONE, "absolute and grow with length"),
-        ({"scheme": "learned:size=64"}, ONE, "absolute and grow with length"),
-        ({"scheme": "rope"}, THREE, "scores depend on positions"),
-        ({"scheme": "randomized", "cyclic": 3}, ONE, "drawn anew"),
-        ({"encoder_layers": 1}, ONE, "encoder-attention is not restricted to lines"),
-        ({"format": "fixed:9"}, ONE, "pads every operand to a fixed width"),
-    ],
-    ids=str,
-)
-def test_what_a_window_does_not_hold_is_named(model_for, shape, lines, words):
-    """Keys off the lines, penalised keys, positions that grow or are drawn."""
-    shape = {"scheme": "none", "format": "free"} | shape
-    source = digit_data("successor", format=shape.pop("format"))
-    model = model_for(source, **shape)
-    model.set_lines(lines)
-    assert words in reason(model, source)
-
-
-def test_what_is_no_number_is_wrong(model_for):
-    source = digit_data("successor", base=3)
-    model = model_for(source, scheme="none")
-    model.set_lines(ONE)
-    with torch.no_grad():
-        model.head.bias[0] = torch.nan
-    found = check(prepare(model, source))
-    assert all(c.wrong == c.windows for c in found)
-
-
 def test_a_vanilla_model_is_refuted_with_a_source(tiny):
     certificate = certify(tiny.vanilla)
     assert certificate.outcome == "refuted"
@@ -668,17 +542,6 @@ def test_a_first_training_that_is_not_done_goes_on_from_its_weights(tmp_path, mo
     with pytest.raises(AbcError, match="has not learned"):  # steps that are asked for
         stages.certified("successor", folder=tmp_path / "b", steps=20, progress=False)
     assert len(list((tmp_path / "b").iterdir())) == 1
-
-
-def test_lines_that_go_on_by_a_part_of_a_column_are_refused(monkeypatch):
-    monkeypatch.setattr(windows, "MOST_SIZES", 50)
-    source = digit_data("addition", base=3, format="aligned")
-    model = build_model("transformer", ONE_HEAD, source, 0).eval()
-    own = (((Line("diag", 0, 0),),),)
-    drifting, far = Line("anti", 2, 0, stride=3), Line("anti", 2, -9000, stride=2)
-    for line, words in ((drifting, "drifts through digits"), (far, "reach so far")):
-        model.set_lines(LineBias({"self": own, "cross": (((line,),),)}))
-        assert words in reason(model, source)
 
 
 @given(st.floats(-1e9, 1e9))

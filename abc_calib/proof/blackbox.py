@@ -116,14 +116,14 @@ class BlackBox:
             with torch.inference_mode():
                 inputs = (tensor.to(model.device) for tensor in (batch.source, batch.target))
                 logits = model(*inputs)[:, row].double().cpu()
-            chunks.append(logit_margins(logits, self.written[torch.from_numpy(right)]))
+            chunks.append(logit_margins(logits, self.tokens[1][torch.from_numpy(right)]))
         return torch.cat(chunks).nan_to_num(nan=-torch.inf, posinf=torch.inf)  # no number: wrong
 
     def batch(self, occurrence: Occurrence, values: np.ndarray, gaps: tuple[int, ...]) -> Batch:
         """Windows in sources with these gaps, what is not in them at random."""
         row, width = occurrence.query.column.at(gaps), occurrence.query.wide.at(gaps)
         n = len(values)
-        layout, base = self.data.layout_at(width), self.rule.base
+        layout, base, (read, written) = self.data.layout_at(width), self.rule.base, self.tokens
         source = self.data.lay_out(self.data.task.ones(width)).source.repeat(n, 1)
         fixed: dict[tuple[int, int], np.ndarray] = {}
         target = self.rng.integers(0, base, (n, row + 1))
@@ -138,32 +138,19 @@ class BlackBox:
             if operand is not None:
                 digits = fixed.pop((operand, column), None)
                 drawn = self.rng.integers(0, base, n) if digits is None else digits
-                source[:, position] = self.read[torch.from_numpy(drawn.astype(np.int64))]
+                source[:, position] = read[torch.from_numpy(drawn.astype(np.int64))]
         if fixed:
             raise Unbounded("a window does not fit its source")
-        return Batch(source, self.written[torch.from_numpy(target)], self.data.task.pairs)
-
-    def uncertain(self) -> float:
-        """Nothing is claimed of margins: as ``evaluate.Layers``."""
-        return 0.0
-
-    # Tokens
+        return Batch(source, written[torch.from_numpy(target)], self.data.task.pairs)
 
     @cached_property
-    def read(self) -> Tensor:
-        """The token of each digit in a source."""
-        return self._tokens[0]
+    def tokens(self) -> tuple[Tensor, Tensor]:
+        """The token of each digit in a source; and in an output, with that of its end.
 
-    @cached_property
-    def written(self) -> Tensor:
-        """The token of each digit in an output, and of its end."""
-        return torch.cat([self._tokens[1], torch.tensor([self.model.eos])])
-
-    @cached_property
-    def _tokens(self) -> tuple[Tensor, Tensor]:
-        """Of each digit, as sources and outputs have it; ``Unbounded`` if it has several tokens."""
+        ``Unbounded`` if a digit has several tokens, or there are others.
+        """
         rng, task = np.random.default_rng(13), self.data.task.rule_task
-        sides: tuple[Any, Any] = ({}, {})
+        read, written = set[tuple[int, int]](), set[tuple[int, int]]()
         for width in (2, 3, 5):
             problems = task.sample(rng, SAMPLE, width, "mixed", exact=True)
             batch = self.data.lay_out(self.data.task.render(problems))
@@ -172,22 +159,19 @@ class BlackBox:
                 raise Unbounded("its sources have other tokens than digits and delimiters")
             if len(self.rule.first.tapes) > 1:
                 wide = task.padded(wide, width)
-            for position in range(layout.keys):
+            for position, tokens in enumerate(batch.source.T.tolist()):
                 _, operand, column = layout.coordinate(position)
                 if operand is not None:
-                    digits = wide[operand].values[:, column]
-                    for digit, token in zip(digits, batch.source[:, position], strict=True):
-                        sides[0].setdefault(int(digit), set()).add(int(token))
-            for row in range(len(problems)):
+                    digits = wide[operand].values[:, column].tolist()
+                    read |= {*zip(digits, tokens, strict=True)}
+            for row, target in enumerate(batch.target):
                 plain = task.digits_of(problems.answer, row)[::-1]
-                tokens = batch.target[row][batch.target[row] != self.data.vocabulary.pad].tolist()
+                tokens = target[target != self.data.vocabulary.pad].tolist()
                 if len(tokens) != len(plain) + 1 or tokens[-1] != self.model.eos:
                     raise Unbounded("its answers leave out zeros that the rule's columns give")
-                for symbol, token in zip(plain, tokens, strict=False):
-                    sides[1].setdefault(task.symbols.index(symbol), set()).add(token)
-        tables = []
-        for each in sides:
-            if sorted(each) != [*range(self.rule.base)] or any(len(t) > 1 for t in each.values()):
+                written |= {*zip(map(task.symbols.index, plain), tokens[:-1], strict=True)}
+        for pairs in (read, written):
+            if [digit for digit, _ in sorted(pairs)] != [*range(self.rule.base)]:
                 raise Unbounded("its tokenizer does not write each digit as one and the same token")
-            tables.append(torch.tensor([each[digit].pop() for digit in range(self.rule.base)]))
-        return tables[0], tables[1]
+        of_read, of_written = ([token for _, token in sorted(pairs)] for pairs in (read, written))
+        return torch.tensor(of_read), torch.tensor([*of_written, self.model.eos])

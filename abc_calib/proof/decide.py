@@ -105,7 +105,8 @@ def _certify(
         search(certificate, model, data, str(error))
         return
     _run_windows(decision, proof, on_windows)
-    uncertain = proof.evaluator.uncertain()
+    layers: Any = proof.evaluator
+    uncertain = layers.uncertain()
     certificate.rounding = _number(uncertain, ROUND_CEILING)
     failing = outright(certificate, Evaluator(proof.model), data) + decoded(certificate, proof)
     if certificate.wrong or failing:

@@ -140,14 +140,14 @@ class Occurrence:
         atoms = tuple((x.kind, x.of == 0, self.axis(x) is None) for x in self.atoms)
         return id(self.steps), run, atoms, self.query.last, tuple(self.closes.items())
 
-    def windows(self, vocabulary: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
+    def windows(self, pins: Mapping[int, int], limit: int) -> np.ndarray:
         """All windows as numbers, each once: ``sum base^k value_k + base^atoms right``.
 
         ``pins``: the value that some atoms must have. ``TooMany`` if there would be more than
         ``limit`` of them at any time.
         """
         steps, by, right = self.steps, self.steps.by, self.base ** len(self.atoms)
-        if right * vocabulary * steps.states >= LARGEST:
+        if right * (1 + max(self.query.setup.ids.values())) * steps.states >= LARGEST:
             raise TooMany(float(right))
         state = np.array(by.start, np.int64)
         code, kept = np.zeros(len(state), np.int64), np.ones(len(state), bool)

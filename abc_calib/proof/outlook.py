@@ -112,9 +112,7 @@ def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[st
         return None, ()
     layout, ids = fitting(data, rule), data.vocabulary.ids
     for back in range(columns + 1):
-        listing = AllWindows(
-            Setup(rule, _lines(layout, rule, back), 1, 0, layout, ids), max(ids.values())
-        )
+        listing = AllWindows(Setup(rule, _lines(layout, rule, back), 1, 0, layout, ids))
         counts = {node: _count(listing, node) for node in listing.occurrences}
         if all(count is not None for count in counts.values()):
             sizes = {node: count or 0 for node, count in counts.items()}

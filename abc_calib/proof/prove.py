@@ -253,8 +253,7 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
     ``part``: the most windows of a node that are held. ``most``: windows in all, about.
     """
     try:
-        setup = setup_of(model, data)
-        listing = AllWindows(setup, 1 + max(setup.ids.values()))
+        listing = AllWindows(setup_of(model, data))
     except Unbounded as error:
         raise Undecided(str(error)) from None
     proof, count = Proof(model, data, listing, {}, {}), 0
@@ -331,8 +330,13 @@ def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
     """
     model.set_lines(lines)
     try:
-        setup = setup_of(model, data)
-        listing = AllWindows(setup, 1 + max(setup.ids.values()))
+        listing = AllWindows(setup_of(model, data))
     except (Unbounded, Undecided):
         return float("inf")
-    return max(listing.estimate(node, COUNTED) for node in listing.occurrences)
+    sizes = list[float]()
+    for node in listing.occurrences:
+        try:
+            sizes.append(len(listing.windows(node, {}, COUNTED)))
+        except TooMany:
+            sizes.append(float(listing.radix(node)))
+    return max(sizes)

@@ -25,7 +25,6 @@ than occur, never fewer.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +34,7 @@ from abc_calib.proof.forms import MOST_SIZES, Unbounded, sizes
 from abc_calib.proof.graph import Graph, Query
 from abc_calib.proof.occurrence import Occurrence
 from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import Steps, TooMany, distinct
+from abc_calib.proof.walk import Steps, distinct
 
 FEW_SIZES = 400
 """Sizes that are looked at before lines of one row are taken to run against the columns."""
@@ -44,8 +43,8 @@ FEW_SIZES = 400
 class AllWindows:
     """All that queries see: every node that is a prediction, with the places where it is one."""
 
-    def __init__(self, setup: Setup, vocabulary: int):
-        self.setup, self.vocabulary, self.graph = setup, vocabulary, Graph()
+    def __init__(self, setup: Setup):
+        self.setup, self.graph = setup, Graph()
         by = {id(row): Steps(row) for row in (setup.rule.first, setup.rule.later) if row}
         try:
             self._list(by, mirrored=False)
@@ -82,12 +81,5 @@ class AllWindows:
     def windows(self, node: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
         """The windows of a node, of all its places, as numbers: see ``Occurrence``."""
         different = {occurrence.key: occurrence for occurrence in self.occurrences[node]}.values()
-        windows = [place.windows(self.vocabulary, pins, limit) for place in different]
+        windows = [place.windows(pins, limit) for place in different]
         return distinct(np.concatenate(windows)) if len(windows) > 1 else windows[0]
-
-    def estimate(self, node: int, limit: int) -> float:
-        """About how many windows a node has."""
-        try:
-            return float(len(self.windows(node, {}, limit)))
-        except TooMany:
-            return float(math.prod([self.setup.rule.base] * self.graph.nodes[node].atoms))
