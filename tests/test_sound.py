@@ -14,7 +14,7 @@ import torch
 from conftest import vouch
 from test_random_models import in_sources
 from test_verify import double, program_margin, smallest
-from word_rules import Copied, Shorter
+from word_rules import Again, Copied, Shorter
 
 from abc_calib.config import TrainOptions, TransformerOptions
 from abc_calib.data import make_data
@@ -359,7 +359,17 @@ class ManyWords(Copied):
         return tuple("abaab")
 
 
+class Copies(Again, Copied):
+    """Rows that say that they are copied again."""
+
+    name = "copies"
+
+
 CASES: dict[str, Any] = {
+    "what opens a row and the row above": (  # two keys, though the same token
+        *(Copies, [Line("vert", 0, 0), Line("vert", 1, 0), Line("diag", 0, -1)]),
+        *([Line("anti", 2, 0)], {}),
+    ),
     "words far behind the end": (ManyWords, [Line("diag", 0, -1)], [Line("diag", 1, 0)], {}),
     "aligned operands": (
         *(lambda: get_task("subtraction", base=3), [ALONE]),
@@ -479,13 +489,6 @@ def test_the_checker_compares_how_operands_lie_with_what_the_run_recorded():
 # Tasks
 
 
-class Reads(Addition):
-    """Whose tokens are read from the other end."""
-
-    def tokens(self, *given: Any) -> Any:
-        return super().tokens(*given)
-
-
 class Harder(Addition):
     """Which draws and names its problems as it likes."""
 
@@ -498,18 +501,10 @@ class Harder(Addition):
         return 1
 
 
-class Tables(Addition):
-    """Whose rule is a table that no step made."""
-
-    def rule(self) -> Any:
-        return Addition(self.base).rule()
-
-
-class Own(Addition):
-    """Which answers by code of its own."""
-
-    def answer(self, *operands):
-        return super().answer(*operands)
+def overriding(name: str) -> Addition:
+    """A task that has a method of its own, which does the same."""
+    usual = getattr(Addition, name)
+    return type("Mine", (Addition,), {"name": "mine", name: lambda *given: usual(*given)})()
 
 
 class Misread(Addition):
@@ -550,8 +545,8 @@ SUMS, OWN, ONE = [Line("anti", 1, 0), Line("anti", 2, 0)], Line("diag", 0, 0), L
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        *((Reads(), "tokens: a certificate takes"), (Tables(), "rule: a certificate takes")),
-        *((Own(), "answer"), (Misread(), "tapes"), (Fickle(), "_rule")),
+        *((overriding(name), f"{name}: a certificate") for name in ("tokens", "rule", "answer")),
+        *((Misread(), "tapes"), (Fickle(), "_rule")),
         *((put_in_place("tapes"), "tapes"), (Hidden(3), "__class__")),
     ],
     ids=lambda value: getattr(value, "name", value),

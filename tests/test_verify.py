@@ -28,17 +28,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_models import drawn, sources
 from safetensors.torch import load_file, save_file
-from word_rules import Again, Copied
 
 from abc_calib import stages
-from abc_calib.config import TrainOptions, TransformerOptions
-from abc_calib.data import make_data
+from abc_calib.config import TransformerOptions
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.evaluation.failures import margins
-from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.base import in_float64
-from abc_calib.nn.build import build_model
 from abc_calib.proof import check as checker
 from abc_calib.proof import forms, prove, rounding, second_look, until, windows
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
@@ -133,24 +129,6 @@ def program_margin(model: Any, data: Any, proof: Any) -> tuple[int, float]:
         least = min(least, float(checker.Model(e, nodes, values).margins(name, right).min()))
         windows += len(code)
     return windows, least
-
-
-def test_the_exported_program_counts_tokens_that_are_alike():
-    """What opens a row and what opens the one above are two keys, though the same token."""
-
-    class Copies(Again, Copied):
-        name = "copies"
-
-    task = Copies()
-    data: Any = make_data(task, TrainOptions(length=3, sampling=task.sampling))
-    model: Any = build_model("transformer", ONE_HEAD, data, 0)
-    head = Line("vert", 0, 0), Line("vert", 1, 0), Line("diag", 0, -1)
-    crossed = ((Line("anti", 2, 0),),)
-    model.set_lines(LineBias({"self": ((head,),), "cross": (crossed,)}))
-    proof = prepare(model.eval(), data)
-    least = min(c.margin for c in check(proof))
-    assert program_margin(model, data, proof)[1] == pytest.approx(least, rel=1e-6)
-    assert smallest(double(model), data) == pytest.approx(least, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", [4, 9, 21, 36, 37, 54, 63])

@@ -133,12 +133,10 @@ def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
         stride = len(tokens.operands) * rule.stride
         if part - 1 == rule.of_row:
             read.append(Line("vert", part, 1))
-        elif part - 1 in rule.forward:
-            offsets = range(-back * stride, (1 + ahead) * stride)
-            read += [Line("diag", part, k, stride=stride) for k in offsets]
         elif stride:
+            direction: Any = "diag" if part - 1 in rule.forward else "anti"
             offsets = range(-back * stride, (1 + ahead) * stride)
-            read += [Line("anti", part, x, stride=stride) for x in offsets]
+            read += [Line(direction, part, x, stride=stride) for x in offsets]
     output = [Line("diag", 0, -k) for k in range(max(back, 1))]
     heads = tuple((line,) for line in read), tuple((line,) for line in output)
     return LineBias({"cross": (heads[0],), "self": (heads[1],)})
