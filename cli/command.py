@@ -57,14 +57,21 @@ TaskArgument = Annotated[
 Figures = Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")]
 Out = Annotated[Path | None, typer.Option(help="The folder to make, instead of one in runs/.")]
 Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where the model is computed.")
+    Literal["auto", "cpu", "cuda", "mps"],
+    typer.Option(metavar="<str>", help="Where the model is computed: auto, cpu, cuda or mps."),
 ]
 Track = Annotated[
     Literal["tensorboard"] | None,
-    typer.Option(help="Also send the rows of history.jsonl to this tracker."),
+    typer.Option(metavar="<str>", help="Also send the rows of history.jsonl to: tensorboard."),
 ]
 Seed = Annotated[
-    int, typer.Option(min=0, max=2**63 - 1, help="Seed of the weights, data and split; the first.")
+    int,
+    typer.Option(
+        min=0,
+        max=2**63 - 1,
+        metavar="<int>",
+        help="Seed of the weights, data and split; the first.",
+    ),
 ]
 FORMS = {
     "json": "The result as JSON on stdout.",
@@ -163,7 +170,7 @@ def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -
         option = typer.Option(
             flag_of(name) + negative,
             help=text,
-            metavar=None if is_switch else f"<{values}>",
+            metavar=None if is_switch else f"<{'str' if '|' in values else values}>",
             rich_help_panel=(having[0].help_panel if panel is None else panel) or None,
             autocompletion=task_names if name == "task" else None,
             show_default=False,
@@ -173,21 +180,25 @@ def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -
     return hints
 
 
-def common(own: Mapping[str, Any], threads: int | None, forms: list[str]) -> dict[str, Any]:
+def common(parameters: Mapping[str, Any], threads: int | None, forms: list[str]) -> dict[str, Any]:
     """Return types and defaults of what every command has, and of ``--run`` next to an argument."""
     help = "A file of Python with tasks or schemes of your own; may be given several times."
     files = typer.Option(help=help, metavar="<FILE.py>")
-    more: dict[str, Any] = {"plugin": (Annotated[list[str] | None, files], None)}
-    if "run" in own and isinstance(get_args(own["run"][0])[1], type(typer.Argument())):
+    shared: dict[str, Any] = {"plugin": (Annotated[list[str] | None, files], None)}
+    kind, *info = get_args(parameters["run"][0]) if "run" in parameters else (None,)
+    if info and isinstance(info[0], type(typer.Argument())):
         option = typer.Option("--run", hidden=True, autocompletion=run_names)
-        more["run_"] = Annotated[get_args(own["run"][0])[0], option], None
+        shared["run_"] = Annotated[kind, option], None
     if threads is not None:
         number = "one" if threads else "as many as are free"
         help = f"Threads that torch may use; by default {number}."
-        more["threads"] = Annotated[int | None, typer.Option(min=1, max=256, help=help)], None
+        shared["threads"] = (
+            Annotated[int | None, typer.Option(min=1, max=256, metavar="<int>", help=help)],
+            None,
+        )
     option = typer.Option("--quiet", "-q", help="No progress and no remarks.")
-    more["quiet"] = Annotated[bool, option], False
-    return more | {
+    shared["quiet"] = Annotated[bool, option], False
+    return shared | {
         name: (Annotated[bool, typer.Option(f"--{name}", help=FORMS[name])], False)
         for name in forms
     }

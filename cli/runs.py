@@ -159,8 +159,8 @@ def check_task(names: Names, options: TaskOptions) -> Result:
     if name.endswith(".py") and not files:
         from tasks import TASKS
 
-        found = " or ".join(x for x in abc.load_plugin(name) if x in TASKS)
-        raise UsageError(f"abc check-task {name}: name the task in it, too: {found}")
+        contents = " or ".join(x for x in abc.load_plugin(name) if x in TASKS)
+        raise UsageError(f"abc check-task {name}: name the task in it, too: {contents}")
     for file in files:
         abc.load_plugin(file)
     report = abc.check_task(name, options=options)

@@ -1,6 +1,6 @@
 """A stock model of transformers, trained on six-digit addition by a plain loop.
 
-    python reports/foreign.py --stock llama my-model
+    python reports/foreign.py llama my-model
 
 makes the folder ``my-model``, for ``abc calibrate --hf``, and ``pairs.jsonl`` next to it. The loop
 knows nothing of this program: 50,000 pairs such as ``{"source": "123456+000789=", "target":
@@ -159,9 +159,9 @@ def train(name: str, texts: dict[str, str], out: Path) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    if len(sys.argv) != 4 or sys.argv[1] != "--stock" or sys.argv[2] not in STOCK:
-        raise SystemExit(f"give --stock, a family ({', '.join(STOCK)}) and a folder to make")
-    name, out = sys.argv[2], Path(sys.argv[3])
+    if len(sys.argv) != 3 or sys.argv[1] not in STOCK:
+        raise SystemExit(f"give a family ({', '.join(STOCK)}) and a folder to make")
+    name, out = sys.argv[1], Path(sys.argv[2])
     if out.exists():
         raise SystemExit(f"{out} is there already: give another folder")
     print(f"{name}: at most {STEPS:,} steps, until 99.9 % of held-out sums are right", flush=True)

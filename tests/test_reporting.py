@@ -110,7 +110,8 @@ def test_heads_without_a_line_are_marked_in_one_way(calibrated: Run) -> None:
         (Line("vert", 1, 0), "cross", "+"),
         (Line("vert", 1, 1), "cross", "a0"),
         (Line("diag", 0, -1), "self", "y[t-2]"),
-        (Line("vert", 0, 0), "encoder", ""),
+        (Line("vert", 1, 0), "encoder", "+"),
+        (Line("diag", 0, -1), "encoder", ""),
     ],
 )
 def test_a_line_is_told_by_the_token_that_it_names(line: Line, site: Site, told: str) -> None:
@@ -366,6 +367,8 @@ def test_numbers_at_axes_are_plain_in_every_font(calibrated: Run) -> None:
 def test_what_the_options_of_a_heatmap_leave_out(calibrated: Run) -> None:
     (name,) = heatmap_figures(calibrated, sites=("cross",), layer=0, head=1, panel="bias")
     assert name == "bias-cross-layer0-head1-bias"
+    (alone,) = heatmap_figures(calibrated, sites=("cross",), panel="bias", title=False).values()
+    assert not any("digits" in text for text in texts(alone))
     for title in (True, False):
         (figure,) = heatmap_figures(calibrated, sites=("cross",), head=1, title=title).values()
         assert any("cross-attention" in text for text in texts(figure)) is title

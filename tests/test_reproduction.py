@@ -80,7 +80,7 @@ def test_accuracies_are_never_rounded_up_and_verdicts_know_which_way_is_better()
         ("bi_relative", 12.0, "improvement"),
     ):
         number, spread = printed.loc["accuracy", "scan", row, 48]
-        assert MEASURES["accuracy"].verdict(number, found, ROWS[row].own, spread) == said
+        assert MEASURES["accuracy"].verdict(number, found, ROWS[row].proposed, spread) == said
 
 
 def test_files_name_what_there_is():

@@ -180,7 +180,7 @@ class LookOptions(Options):
         "or inches from 1.5 to 30.",
     )
     font: Literal["serif", "sans", "latex"] = option(
-        "serif", "Times, a sans serif, or the upright Computer Modern of LaTeX."
+        "serif", "Times (serif), sans, or the upright Computer Modern of LaTeX (latex)."
     )
 
     @field_validator("width")
@@ -220,9 +220,9 @@ class FigureOptions(DrawOptions):
     layer: int | None = option(None, "Only this layer, counted from 0.", ge=0, le=1000)
     head: int | None = option(None, "Only this head, counted from 0.", ge=0, le=1000)
     panel: Literal["attention", "fit", "bias"] | None = option(
-        None, "Of a calibrated run, only these panels."
+        None, "Of a calibrated run, only these panels: attention, fit or bias."
     )
-    title: bool = option(True, "A title over the figure.")
+    title: bool = option(True, "A title over the figure, and over an only panel.")
 
     _sites = csv_field("sites")
 

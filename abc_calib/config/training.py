@@ -64,7 +64,8 @@ class TrainOptions(Options):
     )
     dev: Literal["same", "longer"] = option(
         "same",
-        "Token tasks: train by held-out problems of the same lengths, or the papers' longer ones.",
+        "Token tasks: train by held-out problems of the same lengths (same), or the papers' longer "
+        "ones (longer).",
     )
     early_stop_at: float = option(
         0.95,
@@ -86,10 +87,12 @@ class TrainOptions(Options):
         0, "Halvings of the rate that end the training; 0: none do.", ge=0, le=1000
     )
     schedule: Literal["cosine", "plateau"] = option(
-        "cosine", "The learning rate: a cosine, or halved on a plateau."
+        "cosine", "The learning rate: a cosine, or halved on a plateau (plateau)."
     )
     keep_best: bool = option(False, "Keep the model of the best validation, not the last one.")
-    monitor: Literal["accuracy", "loss"] = option("accuracy", "What makes a validation better.")
+    monitor: Literal["accuracy", "loss"] = option(
+        "accuracy", "What makes a validation better: accuracy or loss."
+    )
     max_grad_norm: float = option(1.0, "Largest norm of a gradient.", gt=0, le=10**9)
     teacher_forcing: float = option(
         1.0,

@@ -150,7 +150,7 @@ def _register(path: Path, module: ModuleType) -> None:
         warnings.warn(str(fault), AbcWarning, stacklevel=3)
 
 
-def said(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """An error in a user's code in one line, with its place where that is in a plugin."""
     return blamed(error) or in_words(error)
 

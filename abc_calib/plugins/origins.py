@@ -12,7 +12,7 @@ from typing import Any
 
 from abc_calib.config import Origin, build
 from abc_calib.errors import AbcError, UsageError, shortened
-from abc_calib.plugins.files import blamed, code_hash, plugin_of, said
+from abc_calib.plugins.files import blamed, code_hash, described, plugin_of
 from abc_calib.plugins.registry import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
 
@@ -38,7 +38,7 @@ def make_task(name: str, **options: Any) -> Task:
     except Exception as error:
         if origin("task", name) is None:
             raise
-        raise UsageError(f"the task {name} cannot be made: {said(error)}") from None
+        raise UsageError(f"the task {name} cannot be made: {described(error)}") from None
 
 
 def _check_symbols(name: str, task: Task) -> None:
@@ -68,7 +68,7 @@ def in_one_line(task: str) -> Iterator[None]:
     except Exception as error:
         if origin("task", task) is None and not blamed(error):
             raise
-        raise UsageError(f"task {task}: the first problems fail ({said(error)})") from None
+        raise UsageError(f"task {task}: the first problems fail ({described(error)})") from None
 
 
 def origin(word: str, name: str) -> Origin | None:

@@ -95,13 +95,17 @@ class SiteLines:
 def reads(line: Line, site: Site, problem: Problem) -> str:
     """Say which token a line names for the query of column t: ``a[t-1]``, or ``+`` at any t.
 
-    Measured in the middle of a problem. Empty where an output has several rows, and in an encoder,
-    whose queries are not counted by t.
+    Measured in the middle of a problem. Empty where an output has several rows, and in an encoder
+    unless all queries read one token: they are not counted by t.
     """
     keys, middle = problem.labels(site)[1], sum(problem.rows) // 2
-    cells = LineBias({site: (((line,),),)}).matrix(site, 0, problem.source, problem.rows)[0]
-    named = [np.flatnonzero(np.isfinite(cells[row])) for row in (middle, middle + 1)]
-    if len(problem.rows) > 1 or site == "encoder" or not all(map(len, named)):
+    cells = np.isfinite(
+        LineBias({site: (((line,),),)}).matrix(site, 0, problem.source, problem.rows)[0]
+    )
+    if site == "encoder":
+        return " ".join(keys[key] for key in np.flatnonzero(cells.all(0)))
+    named = [np.flatnonzero(cells[row]) for row in (middle, middle + 1)]
+    if len(problem.rows) > 1 or not all(map(len, named)):
         return ""
     first, second = (keys[key[0]] for key in named)
     parts = [re.fullmatch(r"([a-z]?)(\d+)", name) for name in (first, second)]

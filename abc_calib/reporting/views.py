@@ -112,7 +112,8 @@ class AttentionView:
         )  # fmt: skip
         panels = {"attention": attention, "fit": fit, "bias": bias}
         if options.panel is not None:
-            return [panels[options.panel]]
+            chosen = panels[options.panel]
+            return [chosen if options.title else replace(chosen, heading="")]
         panels["fit"] = replace(fit, names=[""] * len(heads))  # they stand over the attention
         panels["bias"] = replace(bias, notes=())
         return [

@@ -36,19 +36,19 @@ class Measure:
             return f"{value:.2f}".rstrip("0").rstrip(".")
         return f"{math.floor(value * 100 + 1e-6) / 100:g}"
 
-    def verdict(self, theirs: float, ours: float, own: bool, spread: float = 0.0) -> str:
+    def verdict(self, theirs: float, ours: float, proposed: bool, spread: float = 0.0) -> str:
         """Compare our median with the paper's number, of standard deviation ``spread``.
 
-        Agreement within the tolerance; improvement where ours is better in a row that the paper
-        proposes, ``own`` (a baseline that fails less is a different finding, not an improvement);
-        else disagreement. Empty where one of both is missing.
+        Agreement within the tolerance; improvement where ours is better in a row that is
+        ``proposed`` by the paper (a baseline that fails less is a different finding, not an
+        improvement); else disagreement. Empty where one of both is missing.
         """
         if math.isnan(theirs) or math.isnan(ours):
             return ""
         if abs(ours - theirs) <= max(self.tolerance, self.share * theirs, spread):
             return AGREES
         better = (ours < theirs) == self.lower_is_better
-        return BETTER if better and own else DIFFERS
+        return BETTER if better and proposed else DIFFERS
 
 
 _names = tomllib.loads((PAPERS / "names.toml").read_text("utf-8"))
@@ -96,7 +96,7 @@ def make_cells(target: Target, results: pd.DataFrame) -> pd.DataFrame:
     cells = pd.DataFrame({"paper": paper["value"]}, index=index).join(ours)
     cells = cells.join(counts.reindex(index).fillna(0).astype(int))
     cells["verdict"] = [
-        MEASURES[measure].verdict(theirs, median, target.all_rows[row].own, spread)
+        MEASURES[measure].verdict(theirs, median, target.all_rows[row].proposed, spread)
         for (measure, _, row, _), theirs, median, spread in zip(
             keys, cells["paper"], cells["median"], paper["spread"].fillna(0.0), strict=True
         )

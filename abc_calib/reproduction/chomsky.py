@@ -276,7 +276,7 @@ def _answers(
     batch = _laid_out(data, [source for source, _ in drawn])
     exact, end = exact_matches(model, batch).tolist(), data.vocabulary.eos
     shares = []
-    for k, ((source, wanted), n) in enumerate(zip(drawn, lengths, strict=True)):
+    for k, ((source, expected), n) in enumerate(zip(drawn, lengths, strict=True)):
         try:
             if exact[k]:
                 ids = batch.target[k].tolist()
@@ -286,8 +286,8 @@ def _answers(
         except AbcError:  # it wrote no end
             shares.append(0.0)
             continue
-        pairs = zip_longest([*benchmark.read(answer, n), END], [*wanted, END])
-        right = [a == b for a, b in pairs][: len(wanted) + 1]
+        pairs = zip_longest([*benchmark.read(answer, n), END], [*expected, END])
+        right = [a == b for a, b in pairs][: len(expected) + 1]
         shares.append(float(np.mean(right)))
     return shares
 

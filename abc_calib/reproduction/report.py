@@ -217,7 +217,7 @@ def _figures(
             single.setdefault(labels[str(name)], []).append(list(points))
         rows = [row for (of, _), row in target.places.items() if of == task]
         calibrated = [row.label for row in rows if row.calibrate is not None]
-        own = [row.label for row in rows if row.own]
+        proposed = [row.label for row in rows if row.proposed]
         least, most = min(map(len, single.values())), max(map(len, single.values()))
         count = f"{least} to {most}" if least < most else str(most)
         text = "one seed" if most == 1 else f"medians and single seeds, {count}"
@@ -229,7 +229,7 @@ def _figures(
             measure=MEASURES[measure].axis,
             percent=not MEASURES[measure].lower_is_better,
             single=single,
-            top=calibrated or (own if len(own) < len(rows) else own[:1]),
+            top=calibrated or (proposed if len(proposed) < len(rows) else proposed[:1]),
             width=width,
         )
         name = f"{target.name}-{task}"

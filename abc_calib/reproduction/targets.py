@@ -32,14 +32,14 @@ class Section(BaseModel):
 class Row(Section):
     """A row of a table: how it is printed, and how its model is made.
 
-    ``own`` marks what a paper proposes, against which it sets the others; ``tasks``: those that it
-    is a row of, by default all.
+    ``proposed``: by the paper, which sets the others against it. ``tasks``: those that it is a row
+    of, by default all.
     """
 
     label: str = ""
     options: dict[str, Any] = {}
     calibrate: dict[str, Any] | None = None
-    own: bool = True
+    proposed: bool = True
     preset: str = "default"
     tasks: tuple[str, ...] = ()
 

@@ -26,7 +26,7 @@ def check_own(config: RunConfig, data: Data) -> None:
     except AbcError as error:
         raise UsageError(f"{what}: {error}") from None
     except Exception as error:
-        raise UsageError(f"{what}: the first problems fail ({plugins.said(error)})") from None
+        raise UsageError(f"{what}: the first problems fail ({plugins.described(error)})") from None
 
 
 def _try(config: RunConfig, data: Data) -> None:
