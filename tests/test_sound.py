@@ -23,10 +23,11 @@ from abc_calib.evaluation.stress import searched
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as check_py
-from abc_calib.proof import forms, prove, windows
+from abc_calib.proof import prove, windows
 from abc_calib.proof.allowed import check_allowed, overridden
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.laid_out import check_laid_out
-from abc_calib.proof.prove import Undecided, check, parts, prepare
+from abc_calib.proof.prove import check, parts, prepare
 from abc_calib.proof.search import decoded
 from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses
@@ -133,7 +134,7 @@ class TwoEnds(Copied):
 
 def test_sources_that_are_laid_out_otherwise_are_refused():
     model, data = small(TwoEnds(), [ALONE], [Line("diag", 1, 0)])
-    with pytest.raises(forms.Unbounded, match=r"number of tokens of the source is 5, not 4"):
+    with pytest.raises(Undecided, match=r"number of tokens of the source is 5, not 4"):
         check_laid_out(data, prove.setup_of(model, data))
 
 
@@ -553,7 +554,7 @@ SUMS, OWN, ONE = [Line("anti", 1, 0), Line("anti", 2, 0)], Line("diag", 0, 0), L
 )
 def test_a_task_overrides_what_is_on_the_list_alone(task, said):
     model, data = small(task, [ALONE], SUMS)
-    with pytest.raises(forms.Unbounded, match=f"its task overrides .*{said}"):
+    with pytest.raises(Undecided, match=f"its task overrides .*{said}"):
         check_allowed(task, prepare(model, data).rule)
 
 
@@ -589,7 +590,7 @@ def test_a_value_that_is_put_in_place_of_a_cached_one_is_seen():
     vars(task)["_few"] = ~task._few
     assert overridden(task) == {"_few"}
     vars(task)["_rule"] = replace(task._rule, shift=1)
-    with pytest.raises(forms.Unbounded, match="its task overrides _few, _rule: a certificate"):
+    with pytest.raises(Undecided, match="its task overrides _few, _rule: a certificate"):
         check_allowed(task, task._rule)
 
 

@@ -40,7 +40,8 @@ from abc_calib.proof import forms, prove, rounding, second_look, until, windows
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.decide import _number, decide
 from abc_calib.proof.export import export
-from abc_calib.proof.prove import Undecided, check, parts, prepare
+from abc_calib.proof.forms import Undecided
+from abc_calib.proof.prove import check, parts, prepare
 from abc_calib.proof.second_look import verify
 from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses

@@ -16,14 +16,13 @@ from abc_calib.nn.base import in_float64
 from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.fingerprint import fingerprint, machine
-from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.labels import described
 from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import (
     MOST_WINDOWS,
     Checked,
     Proof,
-    Undecided,
     check,
     minutes_needed,
     prepare,
@@ -101,7 +100,7 @@ def _certify(
                 f"its {proof.size} windows would take about {needed:.0f} minutes, and {minutes:g} "
                 "are allowed: give it more minutes"
             )
-    except (Undecided, Unbounded) as error:
+    except Undecided as error:
         search(certificate, model, data, str(error))
         return
     _run_windows(decision, proof, on_windows)
@@ -143,7 +142,7 @@ def _test(
         certificate.decoded = {"sources": 0, "longest": 0, "wrong": 0}
         if certificate.wrong or failing:
             _refute(decision, proof, failing)
-    except (Undecided, Unbounded) as error:
+    except Undecided as error:
         decision.proof, why = None, str(error)
         search(certificate, model, run.data, why)
     if certificate.outcome == "refuted" or getattr(run.task, "follows", None) is None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from abc_calib.geometry import Line
 from abc_calib.geometry.lines import formula
-from abc_calib.proof.forms import Gaps, Unbounded
+from abc_calib.proof.forms import Gaps, Undecided
 from abc_calib.proof.operands import Atom, Token, reading
 from abc_calib.proof.setup import Frame, Setup, Size
 
@@ -152,7 +152,7 @@ class Query(Size):
         """The keys that each head reads, with their biases."""
         heads = self.setup.lines.heads(site, layer - 1) if site in self.setup.lines.sites else None
         if heads is None:
-            raise Unbounded("its attention is not restricted to lines: abc calibrate it")
+            raise Undecided("its attention is not restricted to lines: abc calibrate it")
         return [[(find(line), float(np.float32(line.value))) for line in head] for head in heads]
 
     def _token(self, site: str, what: int | Atom, phase: int) -> State:
@@ -176,7 +176,7 @@ class Query(Size):
             each = []
             for head in heads:
                 if not head:
-                    raise Unbounded(f"a head of layer {layer - 1} is transparent: it sees all")
+                    raise Undecided(f"a head of layer {layer - 1} is transparent: it sees all")
                 keys = []
                 for key, bias in _met(head):
                     is_memory = crosses and isinstance(key, Token)

@@ -9,7 +9,7 @@ from typing import Any
 
 from abc_calib.data.vocabulary import EOS
 from abc_calib.geometry import CORNER, Layout, LineBias
-from abc_calib.proof.forms import Gaps, Unbounded
+from abc_calib.proof.forms import Gaps, Undecided
 from tasks.rules import Rule
 
 
@@ -35,7 +35,7 @@ class Setup:
 
     def __post_init__(self) -> None:
         if any(line.segment == CORNER for line in self.lines.every()):
-            raise Unbounded("its lines count from corners of a matrix of fixed size")
+            raise Undecided("its lines count from corners of a matrix of fixed size")
 
     @property
     def stream(self) -> bool:
@@ -132,5 +132,5 @@ class Size:
             return self.wide + self.setup.rule.extra
         shorter = 0 if up == 1 else self.setup.rule.shorter
         if shorter is None or self.above is None:
-            raise Unbounded("it reads rows further up than the one above, which may have any width")
+            raise Undecided("it reads rows further up than the one above, which may have any width")
         return self.above + (up - 1) * shorter

@@ -18,7 +18,8 @@ from abc_calib.data import Batch, Data
 from abc_calib.evaluation import Evaluator
 from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.nn.base import Model, in_float64
-from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
+from abc_calib.proof.forms import Undecided
+from abc_calib.proof.prove import Checked, Proof, check, prepare
 from abc_calib.proof.search import failing_sources
 from abc_calib.training.recipes import is_large
 from abc_calib.training.schedule import NEARLY

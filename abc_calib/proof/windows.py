@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from abc_calib.proof.forms import MOST_SIZES, Unbounded, sizes
+from abc_calib.proof.forms import MOST_SIZES, Undecided, sizes
 from abc_calib.proof.graph import Graph, Query
 from abc_calib.proof.occurrence import Occurrence
 from abc_calib.proof.setup import Setup
@@ -48,7 +48,7 @@ class AllWindows:
         by = {id(row): Steps(row) for row in (setup.rule.first, setup.rule.later) if row}
         try:
             self._list(by, mirrored=False)
-        except Unbounded:
+        except Undecided:
             if setup.rule.in_rows:
                 raise
             self._list(by, mirrored=True)
