@@ -741,6 +741,12 @@ def test_parts_of_large_nodes_are_drawn_at_random():
         assert np.array_equal(np.sort(np.concatenate(made)), whole)
         first.add(tuple(made[0].tolist()))
     assert len(first) > 1
+    streamed = prepare(model, data, part=12)
+    assert streamed.codes[node] is None and not streamed.whole
+    few = [streamed.sample(8, np.random.default_rng(seed)).codes[node] for seed in range(8)]
+    each = [{*codes.tolist()} for codes in few if codes is not None]
+    assert len(each) == 8 and all(drawn and drawn <= {*whole.tolist()} for drawn in each)
+    assert len(set().union(*each)) > max(map(len, each))
     with pytest.raises(TooMany):
         proof.listing.windows(node, {}, 12)
 

