@@ -74,12 +74,7 @@ def repair(options: CertifyOptions, run: RunArgument = None, out: Out = None) ->
 
     Example: **abc repair RUN --out FOLDER**
     """
-    repaired = abc.repair(
-        abc.Run.open(run),
-        minutes=options.minutes,
-        out=out,
-        on_round=lambda certificate: say(f"{certificate.outcome}: {grouped(certificate.reason)}"),
-    )
+    repaired = abc.repair(run, minutes=options.minutes, out=out)
     return verdict(repaired, abc.Certificate.load(repaired))
 
 

@@ -16,7 +16,7 @@ from test_verify import double, judged, program_margin
 
 from abc_calib.evaluation.failures import logit_margins
 from abc_calib.proof import check as check_py
-from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import setup_of
 
@@ -87,7 +87,7 @@ def seen(seed: int, sizes: int, alone: bool = True) -> Seen:
     if found:
         try:
             check_laid_out(data, found[2].listing.setup)
-        except Unbounded:
+        except Undecided:
             assert ends == 2
             found = None
     proof: Any = found[2] if found else None
@@ -131,5 +131,5 @@ def test_sources_with_a_second_end_are_refused():
     assert seeds
     for seed in seeds[:3]:
         model, data = drawn(seed)
-        with pytest.raises(Unbounded, match="number of tokens of the source"):
+        with pytest.raises(Undecided, match="number of tokens of the source"):
             check_laid_out(data, setup_of(model, data))

@@ -35,8 +35,9 @@ from abc_calib.nn.lines import LineGather
 from abc_calib.nn.saved import save_weights
 from abc_calib.proof import check as checker
 from abc_calib.proof.decide import decide
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.labels import atom_name
-from abc_calib.proof.prove import Undecided, prepare, setup_of
+from abc_calib.proof.prove import prepare, setup_of
 from abc_calib.proof.until import certain
 from abc_calib.proof.windows import AllWindows
 from abc_calib.proof.witness import Witnesses
@@ -436,7 +437,7 @@ def test_rare_windows_of_late_rows_are_found_in_numbers_of_the_training_length(
     sites: Any = {"self": [[(x,) for x in own]], "cross": [[(x,) for x in crossed]]}
     model.set_lines(LineBias(sites))
     shape = setup_of(model, data)
-    listing, base = AllWindows(shape, 1 + max(shape.ids.values())), shape.rule.base
+    listing, base = AllWindows(shape), shape.rule.base
     witnesses, rng, found = Witnesses(data.task.rule_task, listing), np.random.default_rng(0), 0
     for node, (place, *_) in listing.occurrences.items():
         names = [atom_name(place, atom) for atom in place.atoms]

@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from conftest import vouch
 from test_random_models import in_sources
 from test_verify import double, program_margin, smallest
-from word_rules import Copied, Shorter
+from word_rules import Again, Copied, Shorter
 
 from abc_calib.config import TrainOptions, TransformerOptions
 from abc_calib.data import make_data
@@ -22,10 +23,11 @@ from abc_calib.evaluation.stress import searched
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as check_py
-from abc_calib.proof import forms, prove
+from abc_calib.proof import prove, windows
 from abc_calib.proof.allowed import check_allowed, overridden
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.laid_out import check_laid_out
-from abc_calib.proof.prove import Undecided, check, parts, prepare
+from abc_calib.proof.prove import check, parts, prepare
 from abc_calib.proof.search import decoded
 from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses
@@ -40,17 +42,14 @@ from tasks.word_rule import WordRule
 
 def small(task: Any, own: Any, cross: Any, encoder: Any = None, **options: Any) -> tuple[Any, Any]:
     """A model of one head and one layer with these lines, and its data."""
-    how = {"length": 3, "sampling": task.sampling}
-    if aligned := options.pop("aligned", False):
-        how["format"] = "aligned"
-    data: Any = make_data(task, TrainOptions(**how))
+    how = {name: options.pop(name) for name in ("format",) if name in options}
+    data: Any = make_data(task, TrainOptions(length=3, sampling=task.sampling, **how))
     about: dict[str, Any] = {"width": 8, "heads": 1, "feedforward": 8, "decoder_layers": 1}
-    shape = TransformerOptions(**about, encoder_layers=int(encoder is not None), scheme="none")
-    model: Any = build_model("transformer", shape, data, int(aligned))
-    sites: Any = {"self": ((tuple(own),),), "cross": ((tuple(cross),),)}
-    if encoder is not None:
-        sites["encoder"] = ((tuple(encoder),),)
-    model.set_lines(LineBias(sites))
+    about |= {"encoder_layers": int(encoder is not None), "scheme": "none", **options}
+    model: Any = build_model("transformer", TransformerOptions(**about), data, 0)
+    sites = {"self": own, "cross": cross, "encoder": encoder}
+    lines: Any = {site: ((tuple(x),),) for site, x in sites.items() if x is not None}
+    model.set_lines(LineBias(lines))
     return model.eval(), data
 
 
@@ -135,7 +134,7 @@ class TwoEnds(Copied):
 
 def test_sources_that_are_laid_out_otherwise_are_refused():
     model, data = small(TwoEnds(), [ALONE], [Line("diag", 1, 0)])
-    with pytest.raises(forms.Unbounded, match=r"number of tokens of the source is 5, not 4"):
+    with pytest.raises(Undecided, match=r"number of tokens of the source is 5, not 4"):
         check_laid_out(data, prove.setup_of(model, data))
 
 
@@ -361,11 +360,21 @@ class ManyWords(Copied):
         return tuple("abaab")
 
 
+class Copies(Again, Copied):
+    """Rows that say that they are copied again."""
+
+    name = "copies"
+
+
 CASES: dict[str, Any] = {
+    "what opens a row and the row above": (  # two keys, though the same token
+        *(Copies, [Line("vert", 0, 0), Line("vert", 1, 0), Line("diag", 0, -1)]),
+        *([Line("anti", 2, 0)], {}),
+    ),
     "words far behind the end": (ManyWords, [Line("diag", 0, -1)], [Line("diag", 1, 0)], {}),
     "aligned operands": (
         *(lambda: get_task("subtraction", base=3), [ALONE]),
-        *([Line("anti", 2, 0, stride=2), Line("anti", 2, 1, stride=2)], {"aligned": True}),
+        *([Line("anti", 2, 0, stride=2), Line("anti", 2, 1, stride=2)], {"format": "aligned"}),
     ),
     "a line of stride 2": (
         lambda: get_task("automaton", machine="cycle:3"),
@@ -478,28 +487,7 @@ def test_the_checker_compares_how_operands_lie_with_what_the_run_recorded():
                 e.recorded({}, {"base": 2, "train": {"format": other}})
 
 
-@pytest.mark.parametrize(
-    ("name", "cross", "encoder"),
-    [
-        ("addition", Line("anti", 3, 0), None),
-        ("addition", Line("anti", 2, 0), Line("vert", 3, 0)),
-        ("sum", Line("vert", 2, 0), None),
-    ],
-)
-def test_lines_of_parts_that_a_source_may_lack_are_refused(name, cross, encoder):
-    given = None if encoder is None else [encoder]
-    with pytest.raises(Undecided, match="its lines count from segment"):
-        prepare(*small(get_task(name, base=2), [ALONE], [cross], given))
-
-
 # Tasks
-
-
-class Reads(Addition):
-    """Whose tokens are read from the other end."""
-
-    def tokens(self, *given: Any) -> Any:
-        return super().tokens(*given)
 
 
 class Harder(Addition):
@@ -514,11 +502,66 @@ class Harder(Addition):
         return 1
 
 
-class Tables(Addition):
-    """Whose rule is a table that no step made."""
+def overriding(name: str) -> Addition:
+    """A task that has a method of its own, which does the same."""
+    usual = getattr(Addition, name)
+    return type("Mine", (Addition,), {"name": "mine", name: lambda *given: usual(*given)})()
 
-    def rule(self) -> Any:
-        return Addition(self.base).rule()
+
+class Misread(Addition):
+    """Which reads long numbers otherwise than they are written."""
+
+    def tapes(self, operands):
+        return [
+            Ragged(np.where(x.lengths[:, None] > 90, 0, x.values), x.lengths)
+            for x in super().tapes(operands)
+        ]
+
+
+class Fickle(Addition):
+    """Whose rule is another one from the second time on."""
+
+    times = 0
+
+    def step(self, carry, *digits):
+        self.times += 1
+        after, digit = super().step(carry, *digits)
+        return after, (digit + (self.times > 200)) % 10
+
+
+def put_in_place(name: str) -> Addition:
+    """A task of which one object has a method of its own."""
+    task = Addition()
+    vars(task)[name] = getattr(task, name)
+    return task
+
+
+Hiding: Any = type("Hiding", (type(Addition),), {"__dict__": property(lambda kind: {})})
+Hidden: Any = Hiding("Hidden", (Addition,), {"name": "hidden", "answer": lambda *_: None})
+"""Answers by code of its own, which its metaclass does not show."""
+
+SUMS, OWN, ONE = [Line("anti", 1, 0), Line("anti", 2, 0)], Line("diag", 0, 0), Line("anti", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        *((overriding(name), f"{name}: a certificate") for name in ("tokens", "rule", "answer")),
+        *((Misread(), "tapes"), (Fickle(), "_rule")),
+        *((put_in_place("tapes"), "tapes"), (Hidden(3), "__class__")),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_task_overrides_what_is_on_the_list_alone(task, said):
+    model, data = small(task, [ALONE], SUMS)
+    with pytest.raises(Undecided, match=f"its task overrides .*{said}"):
+        check_allowed(task, prepare(model, data).rule)
+
+
+def test_what_draws_problems_and_names_them_may_be_of_its_own():
+    for task in (Addition(), Harder()):
+        model, data = small(task, [ALONE], SUMS)
+        check_allowed(task, prepare(model, data).rule)
 
 
 class Pauses(Copied):
@@ -540,22 +583,6 @@ def test_rows_are_made_of_words():
             type("_", (Copied,), {"end": lambda *_, x=writes: (x,)})().rule()
 
 
-def test_a_task_overrides_what_is_on_the_list_alone():
-    def judged(task: Any) -> None:
-        model, data = small(task, [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
-        check_allowed(task, prepare(model, data).rule)
-
-    judged(Harder())
-    with pytest.raises(forms.Unbounded, match="its task overrides tokens: a certificate takes"):
-        judged(Reads())
-    with pytest.raises(forms.Unbounded, match="its task overrides rule: a certificate takes"):
-        judged(Tables())
-    task = Addition()
-    vars(task)["tapes"] = task.tapes
-    with pytest.raises(forms.Unbounded, match="its task overrides tapes"):
-        judged(task)
-
-
 def test_a_value_that_is_put_in_place_of_a_cached_one_is_seen():
     task: Any = get_task("sort")
     assert task.sample(np.random.default_rng(0), 3, 3, "few") and {"_rule", "_few"} <= {*vars(task)}
@@ -563,53 +590,11 @@ def test_a_value_that_is_put_in_place_of_a_cached_one_is_seen():
     vars(task)["_few"] = ~task._few
     assert overridden(task) == {"_few"}
     vars(task)["_rule"] = replace(task._rule, shift=1)
-    with pytest.raises(forms.Unbounded, match="its task overrides _few, _rule: a certificate"):
+    with pytest.raises(Undecided, match="its task overrides _few, _rule: a certificate"):
         check_allowed(task, task._rule)
 
 
-# Windows
-
-
-def test_windows_that_are_not_run_decide_nothing(monkeypatch):
-    model, data = small(Addition(2), [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
-    proof = prepare(model, data)
-    run = type(proof.evaluator).run
-
-    def some(self: Any, windows: Any, on_windows: Any) -> Any:
-        yield from ((node, codes[1:], m[1:]) for node, codes, m in run(self, windows, on_windows))
-
-    monkeypatch.setattr(type(proof.evaluator), "run", some)
-    with pytest.raises(AbcError, match="windows were run: nothing is decided"):
-        check(proof)
-
-
-def test_parts_of_large_nodes_are_drawn_at_random():
-    model, data = small(Addition(3), [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
-    proof = prepare(model, data)
-    node = max(proof.sizes, key=lambda node: proof.sizes[node])
-    whole, first = proof.codes[node], set()
-    for seed in range(8):
-        made = [*parts(proof.listing, node, 12, rng=np.random.default_rng(seed))]
-        assert np.array_equal(np.sort(np.concatenate(made)), whole)
-        first.add(tuple(made[0].tolist()))
-    assert len(first) > 1
-    with pytest.raises(TooMany):
-        proof.listing.windows(node, {}, 12)
-
-
-# What a loaded model does besides
-
-
-def test_blocks_that_normalise_behind_are_refused():
-    """Their rows were computed as if they normalised before."""
-    data: Any = make_data(Addition(3), TrainOptions(length=3))
-    about: dict[str, Any] = {"width": 8, "heads": 1, "feedforward": 8, "decoder_layers": 1}
-    shape = TransformerOptions(**about, scheme="none", post_norm=True)
-    model: Any = build_model("transformer", shape, data, 0).eval()
-    cross = (Line("anti", 1, 0), Line("anti", 2, 0))
-    model.set_lines(LineBias({"self": (((ALONE,),),), "cross": ((cross,),)}))
-    with pytest.raises(Undecided, match="its blocks are post-norm"):
-        prepare(model, data)
+# What no certificate follows
 
 
 class Bars(Addition):
@@ -628,11 +613,145 @@ class StrayClosers(Addition):
     name, closers = "stray", ("1",)
 
 
-def test_tokens_open_rows_where_the_rule_has_rows():
-    for task in (Bars(3), StrayClosers(3)):
-        model, data = small(task, [ALONE], [Line("anti", 1, 0), Line("anti", 2, 0)])
-        with pytest.raises(Undecided, match="tokens begin rows in the model"):
-            prepare(model, data)
+class OtherBase(Addition):
+    """Accepts digits of base 3 and has the rule of base 2."""
+
+    name = "other_base"
+
+    @cached_property
+    def _rule(self) -> Any:
+        return Addition(2).rule()
+
+
+class OtherDelimiter(Addition):
+    """Whose model knows another sign between numbers than its sources have."""
+
+    name = "other_delimiter"
+
+    def __init__(self, base: int | None = None):
+        super().__init__(base)
+        self.delimiters = ("*",)
+
+
+def hook(model: Any) -> None:
+    model.layers[0].register_forward_hook(lambda *_: None)
+
+
+def method(model: Any) -> None:
+    model.positions.embed = lambda x, at: x * x.shape[1]
+
+
+def layer(model: Any) -> None:
+    model.head = type("Mine", (torch.nn.Linear,), {})(8, model.head.out_features)
+
+
+def named(model: Any) -> None:
+    like = {"__module__": torch.nn.Linear.__module__}
+    model.head = type("Linear", (torch.nn.Linear,), like)(8, model.head.out_features)
+
+
+def penalised(model: Any) -> None:
+    model.set_lines(LineBias(model.lines.sites, -5.0))
+
+
+THREE = [[Line("diag", 0, -back) for back in range(3)], [Line("anti", 1, k) for k in range(3)]]
+"""Three lines a head, so that scores count."""
+FAR = [OWN], [Line("anti", 2, -9000, stride=2)]
+REFUSED: list[tuple[str, Any, Any, dict[str, Any]]] = [
+    ("head 0 of layer 0 .cross-attention. is transparent", "successor", ([OWN], []), {}),
+    ("corners of a matrix", "successor", ([Line("diag", -1, 0)], [ONE]), {}),
+    ("not restricted to lines", "successor", (None, [ONE]), {}),
+    (r"only penalised \(-5\)", "successor", ([OWN], [ONE]), {"change": penalised}),
+    ("absolute and grow with length", "successor", ([OWN], [ONE]), {"scheme": "sinusoidal"}),
+    ("absolute and grow with length", "successor", ([OWN], [ONE]), {"scheme": "learned:size=64"}),
+    ("scores depend on positions", "successor", THREE, {"scheme": "rope"}),
+    ("drawn anew", "successor", ([OWN], [ONE]), {"scheme": "randomized", "cyclic": 3}),
+    ("encoder-attention is not restricted", "successor", ([OWN], [ONE]), {"encoder_layers": 1}),
+    ("pads every operand to a fixed width", "successor", ([OWN], [ONE]), {"format": "fixed:9"}),
+    ("its blocks are post-norm", "addition", ([ALONE], SUMS), {"post_norm": True}),
+    *(
+        ("cannot follow", "addition", ([ALONE], SUMS), {"change": change})
+        for change in (hook, method, layer, named)
+    ),
+    ("tokens begin rows in the model", Bars(3), ([ALONE], SUMS), {}),
+    ("tokens begin rows in the model", StrayClosers(3), ([ALONE], SUMS), {}),
+    ("other letters", OtherBase(3), ([ALONE], SUMS), {}),
+    ("its delimiters are", OtherDelimiter(3), ([ALONE], SUMS), {}),
+    ("count from segment", "addition", ([ALONE], [Line("anti", 3, 0)]), {}),
+    ("count from segment", "addition", ([ALONE], SUMS[1:], [Line("vert", 3, 0)]), {}),
+    ("count from segment", "sum", ([ALONE], [Line("vert", 2, 0)]), {}),
+    (
+        *("drifts through digits", "addition"),
+        *(([OWN], [Line("anti", 2, 0, stride=3)]), {"format": "aligned"}),
+    ),
+    ("reach so far", "addition", FAR, {"format": "aligned"}),
+]
+
+
+@pytest.mark.parametrize(("said", "task", "lines", "how"), REFUSED, ids=lambda x: str(x)[:30])
+def test_what_a_window_does_not_hold_is_named(said, task, lines, how, monkeypatch):
+    """Keys off the lines, penalised keys, positions that grow or are drawn, layers of one's own.
+
+    Also sources of other letters, signs or parts than the rule and the lines are of.
+    """
+    monkeypatch.setattr(windows, "MOST_SIZES", 50)
+    made = get_task(task, base=3) if isinstance(task, str) else task
+    options = {name: value for name, value in how.items() if name != "change"}
+    model, data = small(made, *lines, **options)
+    how.get("change", lambda model: None)(model)
+    with pytest.raises(Undecided, match=said):
+        prepare(model, data)
+
+
+def test_what_is_not_in_the_rules_base_is_no_source():
+    with pytest.raises(TaskError, match="is not a source of other_base"):
+        OtherBase(3).solve("2+1")
+
+
+def test_what_is_no_number_is_wrong():
+    model, data = small(get_task("successor", base=3), [OWN], [ONE])
+    with torch.no_grad():
+        model.head.bias[0] = torch.nan
+    assert all(c.wrong == c.windows for c in check(prepare(model, data)))
+
+
+# Windows
+
+
+def test_windows_that_are_not_run_decide_nothing(monkeypatch):
+    model, data = small(Addition(2), [ALONE], SUMS)
+    proof = prepare(model, data)
+    run = type(proof.evaluator).run
+
+    def some(self: Any, windows: Any, on_windows: Any) -> Any:
+        yield from ((node, codes[1:], m[1:]) for node, codes, m in run(self, windows, on_windows))
+
+    monkeypatch.setattr(type(proof.evaluator), "run", some)
+    with pytest.raises(AbcError, match="windows were run: nothing is decided"):
+        check(proof)
+
+
+def test_parts_of_large_nodes_are_drawn_at_random():
+    model, data = small(Addition(3), [ALONE], SUMS)
+    proof = prepare(model, data)
+    node = max(proof.sizes, key=lambda node: proof.sizes[node])
+    whole, first = proof.codes[node], set()
+    for seed in range(8):
+        made = [*parts(proof.listing, node, 12, rng=np.random.default_rng(seed))]
+        assert np.array_equal(np.sort(np.concatenate(made)), whole)
+        first.add(tuple(made[0].tolist()))
+    assert len(first) > 1
+    streamed = prepare(model, data, part=12)
+    assert streamed.codes[node] is None and not streamed.whole
+    few = [streamed.sample(8, np.random.default_rng(seed)).codes[node] for seed in range(8)]
+    each = [{*codes.tolist()} for codes in few if codes is not None]
+    assert len(each) == 8 and all(drawn and drawn <= {*whole.tolist()} for drawn in each)
+    assert len(set().union(*each)) > max(map(len, each))
+    with pytest.raises(TooMany):
+        proof.listing.windows(node, {}, 12)
+
+
+# What a loaded model does besides
 
 
 def test_the_checker_refuses_what_a_loaded_model_does_besides():
@@ -690,42 +809,6 @@ def test_where_there_is_nothing_to_draw_nothing_is_tried():
     drawn = data.task.hard(np.random.default_rng(0), 4, 3).take(np.arange(0))
     data.task.hard = lambda *_: drawn
     assert searched(model, data, 3, 64, 64, np.random.default_rng(0)).n == 0
-
-
-class OtherBase(Addition):
-    """Accepts digits of base 3 and has the rule of base 2."""
-
-    name = "other_base"
-
-    @cached_property
-    def _rule(self) -> Any:
-        return Addition(2).rule()
-
-
-class OtherDelimiter(Addition):
-    """Whose model knows another sign between numbers than its sources have."""
-
-    name = "other_delimiter"
-
-    def __init__(self, base: int | None = None):
-        super().__init__(base)
-        self.delimiters = ("*",)
-
-
-Hiding: Any = type("Hiding", (type(Addition),), {"__dict__": property(lambda kind: {})})
-Hidden: Any = Hiding("Hidden", (Addition,), {"name": "hidden", "answer": lambda *_: None})
-"""Answers by code of its own, which its metaclass does not show."""
-
-
-def test_sources_have_the_letters_and_signs_of_the_rule():
-    cross = [Line("anti", 1, 0), Line("anti", 2, 0)]
-    for task, said in ((OtherBase(3), "other letters"), (OtherDelimiter(3), "its delimiters are")):
-        model, data = small(task, [ALONE], cross)
-        with pytest.raises(Undecided, match=said):
-            prepare(model, data)
-    with pytest.raises(TaskError, match="is not a source of other_base"):
-        OtherBase(3).solve("2+1")
-    assert "__class__" in overridden(Hidden(3))
 
 
 def test_the_checker_refuses_other_formats_and_an_end_that_closes_rows():

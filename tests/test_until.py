@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from conftest import CALIBRATED, VANILLA, assert_same_weights
@@ -93,18 +92,6 @@ def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
     known = list(found.hard)
     assert known and not found.look(model, 2 * later) and found.hard == known
     assert len(looked) == 6  # not even a sample
-
-
-def test_few_windows_of_very_many_are_drawn_all_over(run):
-    """Where they cannot all be held, from parts that are drawn at random."""
-    whole = prepare(run.load_model(), run.data)
-    parts = prepare(run.load_model(), run.data, part=150)
-    assert not parts.whole
-    node = next(node for node, codes in parts.codes.items() if codes is None)
-    every = set(whole.codes[node].tolist())
-    drawn = [parts.sample(40, until.np.random.default_rng(seed)).codes[node] for seed in range(30)]
-    assert all(0 < len(few) <= 40 and set(few.tolist()) <= every for few in drawn)
-    assert len(set(np.concatenate(drawn).tolist())) > 100
 
 
 def test_nothing_is_certain_of_a_model_that_sees_all(trained):

@@ -25,7 +25,8 @@ from abc_calib.proof import search, tested
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
 from abc_calib.proof.fingerprint import fingerprint
-from abc_calib.proof.prove import Undecided, check, prepare
+from abc_calib.proof.forms import Undecided
+from abc_calib.proof.prove import check, prepare
 from abc_calib.proof.until import FLOOR, certain
 from abc_calib.proof.witness import Witnesses
 

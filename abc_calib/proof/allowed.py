@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from abc_calib.plugins.registry import is_ours
-from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.forms import Undecided
 from tasks.rules import Rule
 
 RULE = {"begin", "end", "end_below", "step", "step_below"}
@@ -37,11 +37,11 @@ HARMLESS = {
 
 
 def check_allowed(task: Any, rule: Rule) -> None:
-    """Raise ``Unbounded`` where a task overrides more than it may, or its rule is not ``rule``."""
+    """Raise ``Undecided`` where a task overrides more than it may, or its rule is not ``rule``."""
     if _plain(rule) != _plain(task._rule):
-        raise Unbounded("its rule is not the same each time")
+        raise Undecided("its rule is not the same each time")
     if refused := sorted(overridden(task) - ALLOWED):
-        raise Unbounded(
+        raise Undecided(
             f"its task overrides {', '.join(refused)}: a certificate takes the reading of sources "
             "and the writing of outputs as this program has them, and answers as the rule gives "
             "them; override step, end, begin and what draws problems alone"

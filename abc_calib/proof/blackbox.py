@@ -21,7 +21,7 @@ from abc_calib.errors import UsageError
 from abc_calib.evaluation.failures import logit_margins
 from abc_calib.nn.build import model_type
 from abc_calib.nn.foreign.inject import record_of
-from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.occurrence import Occurrence
 from abc_calib.proof.setup import Setup
 from abc_calib.proof.windows import AllWindows
@@ -43,26 +43,26 @@ def only_ours(run: Run, command: str) -> None:
 
 
 def setup_of_foreign(model: Any, data: Any) -> Setup:
-    """What a model of ``transformers`` and its sources look like; ``Unbounded`` if that is open."""
+    """What a model of ``transformers`` and its sources look like; ``Undecided`` if that is open."""
     lines, record = model.lines, record_of(model.network)
     if lines is None or record is None:
-        raise Unbounded("its attention is not restricted to lines: abc calibrate it")
+        raise Undecided("its attention is not restricted to lines: abc calibrate it")
     if lines.off_line_bias is not None or not record["restricted"]:
-        raise Unbounded("keys off its lines are only penalised, or a head has none: it sees all")
+        raise Undecided("keys off its lines are only penalised, or a head has none: it sees all")
     if not record["neutral"]:
-        raise Unbounded("it has positions of its own")
+        raise Undecided("it has positions of its own")
     written = data.task.follows
     if written is None or written.task.rule() is None:
-        raise Unbounded("its pairs follow no rule on columns of digits")
+        raise Undecided("its pairs follow no rule on columns of digits")
     rule = written.task.rule()
     if len(rule.first.tapes) > 1 and "padded" not in written.ways:
-        raise Unbounded("its pairs write numbers of several widths in one source: pad them")
+        raise Undecided("its pairs write numbers of several widths in one source: pad them")
     if not written.backwards:
-        raise Unbounded("its answers begin with their first digit, and the rule with their last")
+        raise Undecided("its answers begin with their first digit, and the rule with their last")
     if "reversed" in written.ways:
-        raise Unbounded("its operands begin with their last digit, and windows with their first")
+        raise Undecided("its operands begin with their last digit, and windows with their first")
     if written.filled or written.target.behind.strip():
-        raise Unbounded("its answers hold more than the rule writes: zeros that fill, or a sign")
+        raise Undecided("its answers hold more than the rule writes: zeros that fill, or a sign")
     ids = {**data.vocabulary.ids, EOS: rule.base}
     encoder = 0 if model.stream else model.attention_layers["encoder"]
     return Setup(
@@ -116,14 +116,14 @@ class BlackBox:
             with torch.inference_mode():
                 inputs = (tensor.to(model.device) for tensor in (batch.source, batch.target))
                 logits = model(*inputs)[:, row].double().cpu()
-            chunks.append(logit_margins(logits, self.written[torch.from_numpy(right)]))
+            chunks.append(logit_margins(logits, self.tokens[1][torch.from_numpy(right)]))
         return torch.cat(chunks).nan_to_num(nan=-torch.inf, posinf=torch.inf)  # no number: wrong
 
     def batch(self, occurrence: Occurrence, values: np.ndarray, gaps: tuple[int, ...]) -> Batch:
         """Windows in sources with these gaps, what is not in them at random."""
         row, width = occurrence.query.column.at(gaps), occurrence.query.wide.at(gaps)
         n = len(values)
-        layout, base = self.data.layout_at(width), self.rule.base
+        layout, base, (read, written) = self.data.layout_at(width), self.rule.base, self.tokens
         source = self.data.lay_out(self.data.task.ones(width)).source.repeat(n, 1)
         fixed: dict[tuple[int, int], np.ndarray] = {}
         target = self.rng.integers(0, base, (n, row + 1))
@@ -138,56 +138,40 @@ class BlackBox:
             if operand is not None:
                 digits = fixed.pop((operand, column), None)
                 drawn = self.rng.integers(0, base, n) if digits is None else digits
-                source[:, position] = self.read[torch.from_numpy(drawn.astype(np.int64))]
+                source[:, position] = read[torch.from_numpy(drawn.astype(np.int64))]
         if fixed:
-            raise Unbounded("a window does not fit its source")
-        return Batch(source, self.written[torch.from_numpy(target)], self.data.task.pairs)
-
-    def uncertain(self) -> float:
-        """Nothing is claimed of margins: as ``evaluate.Layers``."""
-        return 0.0
-
-    # Tokens
+            raise Undecided("a window does not fit its source")
+        return Batch(source, written[torch.from_numpy(target)], self.data.task.pairs)
 
     @cached_property
-    def read(self) -> Tensor:
-        """The token of each digit in a source."""
-        return self._tokens[0]
+    def tokens(self) -> tuple[Tensor, Tensor]:
+        """The token of each digit in a source; and in an output, with that of its end.
 
-    @cached_property
-    def written(self) -> Tensor:
-        """The token of each digit in an output, and of its end."""
-        return torch.cat([self._tokens[1], torch.tensor([self.model.eos])])
-
-    @cached_property
-    def _tokens(self) -> tuple[Tensor, Tensor]:
-        """Of each digit, as sources and outputs have it; ``Unbounded`` if it has several tokens."""
+        ``Undecided`` if a digit has several tokens, or there are others.
+        """
         rng, task = np.random.default_rng(13), self.data.task.rule_task
-        sides: tuple[Any, Any] = ({}, {})
+        read, written = set[tuple[int, int]](), set[tuple[int, int]]()
         for width in (2, 3, 5):
             problems = task.sample(rng, SAMPLE, width, "mixed", exact=True)
             batch = self.data.lay_out(self.data.task.render(problems))
             layout, wide = self.data.layout_at(width), problems.operands
             if batch.source.shape[1] != layout.keys or layout.widths != task.widths(width):
-                raise Unbounded("its sources have other tokens than digits and delimiters")
+                raise Undecided("its sources have other tokens than digits and delimiters")
             if len(self.rule.first.tapes) > 1:
                 wide = task.padded(wide, width)
-            for position in range(layout.keys):
+            for position, tokens in enumerate(batch.source.T.tolist()):
                 _, operand, column = layout.coordinate(position)
                 if operand is not None:
-                    digits = wide[operand].values[:, column]
-                    for digit, token in zip(digits, batch.source[:, position], strict=True):
-                        sides[0].setdefault(int(digit), set()).add(int(token))
-            for row in range(len(problems)):
+                    digits = wide[operand].values[:, column].tolist()
+                    read |= {*zip(digits, tokens, strict=True)}
+            for row, target in enumerate(batch.target):
                 plain = task.digits_of(problems.answer, row)[::-1]
-                tokens = batch.target[row][batch.target[row] != self.data.vocabulary.pad].tolist()
+                tokens = target[target != self.data.vocabulary.pad].tolist()
                 if len(tokens) != len(plain) + 1 or tokens[-1] != self.model.eos:
-                    raise Unbounded("its answers leave out zeros that the rule's columns give")
-                for symbol, token in zip(plain, tokens, strict=False):
-                    sides[1].setdefault(task.symbols.index(symbol), set()).add(token)
-        tables = []
-        for each in sides:
-            if sorted(each) != [*range(self.rule.base)] or any(len(t) > 1 for t in each.values()):
-                raise Unbounded("its tokenizer does not write each digit as one and the same token")
-            tables.append(torch.tensor([each[digit].pop() for digit in range(self.rule.base)]))
-        return tables[0], tables[1]
+                    raise Undecided("its answers leave out zeros that the rule's columns give")
+                written |= {*zip(map(task.symbols.index, plain), tokens[:-1], strict=True)}
+        for pairs in (read, written):
+            if [digit for digit, _ in sorted(pairs)] != [*range(self.rule.base)]:
+                raise Undecided("its tokenizer does not write each digit as one and the same token")
+        of_read, of_written = ([token for _, token in sorted(pairs)] for pairs in (read, written))
+        return torch.tensor(of_read), torch.tensor([*of_written, self.model.eos])

@@ -11,28 +11,25 @@ from typing import Any
 import numpy as np
 
 from abc_calib.data import Data
-from abc_calib.errors import UsageError
 from abc_calib.evaluation import Evaluator
-from abc_calib.nn.base import Model, in_float64
+from abc_calib.nn.base import in_float64
 from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.fingerprint import fingerprint, machine
-from abc_calib.proof.forms import Unbounded
-from abc_calib.proof.labels import atom_name, where
+from abc_calib.proof.forms import Undecided
+from abc_calib.proof.labels import described
 from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import (
     MOST_WINDOWS,
     Checked,
     Proof,
-    Undecided,
     check,
     minutes_needed,
     prepare,
 )
-from abc_calib.proof.search import COUNTEREXAMPLES, counterexamples, decoded, outright, shortest
+from abc_calib.proof.search import COUNTEREXAMPLES, counterexamples, decoded, outright, search
 from abc_calib.proof.tested import generated
 from abc_calib.runs import Run
-from tasks import TaskError
 
 FASTEST = 300_000
 """Windows a second that no machine of today checks: more than that in all minutes is not tried."""
@@ -95,19 +92,22 @@ def _certify(
     certificate = decision.certificate
     try:
         proof = prepare(model, data, most=min(MOST_WINDOWS, 60 * minutes * FASTEST))
-        decision.proof = proof = replace(proof, model=in_float64(model))  # copied once
+        proof = replace(proof, model=in_float64(model))  # copied once
         check_laid_out(data, proof.listing.setup)
         check_allowed(data.task.rule_task, proof.rule)
-        _check_time(proof, minutes)
-    except (Undecided, Unbounded) as error:
-        decision.proof = None
-        _search(certificate, model, data, str(error))
+        if proof.size >= 100_000 and (needed := minutes_needed(proof)) > minutes:
+            raise Undecided(
+                f"its {proof.size} windows would take about {needed:.0f} minutes, and {minutes:g} "
+                "are allowed: give it more minutes"
+            )
+    except Undecided as error:
+        search(certificate, model, data, str(error))
         return
     _run_windows(decision, proof, on_windows)
-    uncertain = proof.evaluator.uncertain()
+    layers: Any = proof.evaluator
+    uncertain = layers.uncertain()
     certificate.rounding = _number(uncertain, ROUND_CEILING)
-    failing = sum(outright(certificate, Evaluator(proof.model), data), list[str]())
-    failing += decoded(certificate, proof)
+    failing = outright(certificate, Evaluator(proof.model), data) + decoded(certificate, proof)
     if certificate.wrong or failing:
         _refute(decision, proof, failing)
     elif not min(c.margin for c in decision.checked) > uncertain:
@@ -118,15 +118,6 @@ def _certify(
     else:
         certificate.outcome = "certified"
         certificate.reason = f"right in each of {certificate.windows} windows"
-
-
-def _check_time(proof: Proof, minutes: float) -> None:
-    """Raise ``Undecided`` where the enumeration would take longer than allowed."""
-    if proof.size >= 100_000 and (needed := minutes_needed(proof)) > minutes:
-        raise Undecided(
-            f"its {proof.size} windows would take about {needed:.0f} minutes, and {minutes:g} are "
-            "allowed: give it more minutes"
-        )
 
 
 def _test(
@@ -142,18 +133,18 @@ def _test(
     """
     certificate, of, why = decision.certificate, "windows", ""
     try:
-        decision.proof = proof = prepare(model, run.data, part=PART)
+        proof = prepare(model, run.data, part=PART)
         if proof.size > MOST_TESTED:
             of = f"of about {proof.size} windows, drawn at random,"
-            decision.proof = proof = proof.sample(MOST_TESTED, np.random.default_rng(17))
+            proof = proof.sample(MOST_TESTED, np.random.default_rng(17))
         _run_windows(decision, proof, on_windows)
-        failing = sum(outright(certificate, Evaluator(model), run.data), list[str]())
+        failing = outright(certificate, Evaluator(model), run.data)
         certificate.decoded = {"sources": 0, "longest": 0, "wrong": 0}
         if certificate.wrong or failing:
             _refute(decision, proof, failing)
-    except (Undecided, Unbounded) as error:
+    except Undecided as error:
         decision.proof, why = None, str(error)
-        _search(certificate, model, run.data, why)
+        search(certificate, model, run.data, why)
     if certificate.outcome == "refuted" or getattr(run.task, "follows", None) is None:
         return
     certificate.decoded, wrong = generated(run, model, until)
@@ -170,22 +161,6 @@ def _test(
             f"no error in {windows}{sources} sources of up to {longest} digits; not a proof"
             + (f" (its windows cannot be listed: {why})" if why else "")
         )
-
-
-def _search(certificate: Certificate, model: Model, data: Data, why: str) -> None:
-    """Refuted with the shortest counterexample that is found, or unknown with the reason."""
-    try:
-        failure = shortest(certificate, model, data)
-    except TaskError as error:
-        raise UsageError(f"nothing can be judged: {error}") from None
-    if failure is None:
-        sizes = certificate.outright
-        scope = f"all sources of up to {sizes[-1]['width']} {data.task.unit}" if sizes else ""
-        scope = scope or "hard sources"
-        certificate.reason = f"{why}; {scope} are right, and a search found none that is wrong"
-    else:
-        certificate.outcome, certificate.counterexamples = "refuted", [failure.as_dict()]
-        certificate.reason = f"{why}; a source of {failure.digits} {data.task.unit} is wrong"
 
 
 def _refute(decision: Decision, proof: Proof, failing: list[str]) -> None:
@@ -210,7 +185,7 @@ def _run_windows(decision: Decision, proof: Proof, on_windows: Callable[[int, in
     """Check every window of the proof, and note what they are and how they are."""
     certificate, setup = decision.certificate, proof.listing.setup
     checked = check(proof, lambda done: on_windows(done, max(done, proof.size)))
-    decision.checked = checked
+    decision.proof, decision.checked = proof, checked
     certificate.windows = sum(c.windows for c in checked)
     certificate.wrong = sum(c.wrong for c in checked)
     certificate.margin = _number(min(c.margin for c in checked))
@@ -226,18 +201,11 @@ def _run_windows(decision: Decision, proof: Proof, on_windows: Callable[[int, in
         site: [["; ".join(x.label(site) for x in head) for head in layer] for layer in layers]
         for site, layers in setup.lines.sites.items()
     }
-    certificate.kinds = [_as_row(proof, c) for c in checked]
-
-
-def _as_row(proof: Proof, checked: Checked) -> dict[str, Any]:
-    occurrence = proof.listing.occurrences[checked.node][0]
-    return {
-        "where": where(occurrence),
-        "atoms": [atom_name(occurrence, atom) for atom in occurrence.atoms],
-        "windows": checked.windows,
-        "wrong": checked.wrong,
-        "margin": _number(checked.margin),
-    }
+    certificate.kinds = [
+        described(proof.listing.occurrences[c.node][0])
+        | {"windows": c.windows, "wrong": c.wrong, "margin": _number(c.margin)}
+        for c in checked
+    ]
 
 
 def _number(value: float, way: str = ROUND_FLOOR) -> float | None:

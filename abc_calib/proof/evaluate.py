@@ -17,7 +17,6 @@ from torch import Tensor
 from abc_calib.evaluation.failures import logit_margins
 from abc_calib.geometry import LineBias
 from abc_calib.nn.transformer.blocks import Blocks, States
-from abc_calib.proof.graph import Graph
 from abc_calib.proof.rounding import Rounding
 from abc_calib.proof.walk import distinct
 from abc_calib.proof.windows import AllWindows
@@ -28,28 +27,48 @@ HELD = 3 * 10**6
 """States of all nodes together that are held; of more windows one part is done after another."""
 
 
-class Evaluation:
-    """A model on some windows of some nodes."""
+class Layers:
+    """Runs windows by the layers of our own models, in float64."""
 
-    def __init__(self, blocks: Blocks, graph: Graph, base: int, windows: Mapping[int, np.ndarray]):
-        self.blocks, self.graph, self.base = blocks, graph, base
-        #: of each node the windows that are needed, as numbers in order
-        self.codes = self._needed(windows)
-        self.states: dict[int, States] = {}
+    def __init__(self, model: Any, listing: AllWindows):
+        self.listing, self.nodes = listing, listing.graph.nodes
+        self.base = listing.setup.rule.base
+        self.blocks = Blocks(model, listing.setup.period, Rounding())
 
-    def _needed(self, windows: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """The windows of all nodes, from those at the top down."""
-        pending: dict[int, list[np.ndarray]] = {}
-        for node, codes in windows.items():
-            pending.setdefault(node, []).append(codes)
+    @torch.inference_mode()
+    def run(
+        self,
+        windows: Iterator[tuple[int, np.ndarray]],
+        on_windows: Callable[[int], None] = lambda done: None,
+    ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
+        """Give node, windows and margins of them; ``on_windows``: how many are done."""
+        done = 0
+        for together in _together(windows):
+            each: dict[int, list[np.ndarray]] = {}
+            for node, codes in together:  # a node may be there in several parts
+                each.setdefault(node, []).append(distinct(codes % self.listing.radix(node)))
+            needed, states = self._needed(each), dict[int, States]()
+            for node, codes in sorted(needed.items()):
+                chunks = np.split(codes, range(CHUNK, len(codes), CHUNK))
+                made = [self._state(node, chunk, needed, states) for chunk in chunks]
+                states[node] = States(torch.cat(made))
+            for node, codes in together:
+                right, value = np.divmod(codes, self.listing.radix(node))
+                where = np.searchsorted(needed[node], value)
+                yield node, codes, self._margins(states[node], where, right)
+                done += len(codes)
+                on_windows(done)
+
+    def _needed(self, pending: dict[int, list[np.ndarray]]) -> dict[int, np.ndarray]:
+        """The windows of all nodes, as numbers in order, from those at the top down."""
         needed: dict[int, np.ndarray] = {}
-        for node in sorted(range(len(self.graph.nodes)), reverse=True):
+        for node in sorted(range(len(self.nodes)), reverse=True):
             if node not in pending:
                 continue
             parts = pending.pop(node)
             codes = needed[node] = distinct(np.concatenate(parts)) if len(parts) > 1 else parts[0]
             values = self._values(node, codes)
-            for below, names in self.graph.nodes[node].below:
+            for below, names in self.nodes[node].below:
                 pending.setdefault(below, []).append(distinct(self._code(values, names)))
         return needed
 
@@ -60,7 +79,7 @@ class Evaluation:
     def _values(self, node: int, codes: np.ndarray) -> list[np.ndarray]:
         """The value of each atom of a node, ``(n,)`` each."""
         values = []
-        for _ in range(self.graph.nodes[node].atoms):
+        for _ in range(self.nodes[node].atoms):
             codes, value = np.divmod(codes, self.base)
             values.append(value)
         return values
@@ -72,71 +91,36 @@ class Evaluation:
             total = total * self.base + values[name]
         return total
 
-    @torch.inference_mode()
-    def run(self) -> None:
-        """Compute the states of all nodes."""
-        for node in sorted(self.codes):
-            codes = self.codes[node]
-            parts = [codes[i : i + CHUNK] for i in range(0, len(codes), CHUNK)]
-            self.states[node] = States(torch.cat([self._state(node, part) for part in parts]))
-
-    def _state(self, node: int, codes: np.ndarray) -> Tensor:
-        """The states ``(n, d)`` of a node in these windows."""
-        label = self.graph.nodes[node].label
-        if label[0] == "token":
-            _, site, symbol, phase = label
+    def _state(
+        self,
+        node: int,
+        codes: np.ndarray,
+        needed: Mapping[int, np.ndarray],
+        states: Mapping[int, States],
+    ) -> Tensor:
+        """The states ``(n, d)`` of a node in these windows; ``states``: of the nodes below."""
+        kind, site, *label = self.nodes[node].label
+        if kind == "token":
+            symbol, phase = label
             ids = self._on_device(codes if symbol is None else np.array([symbol]))
             return self.blocks.tokens[site][ids * self.blocks.period + phase]
-        return self._row(node, codes)
-
-    def _row(self, node: int, codes: np.ndarray) -> Tensor:
-        _, site, layer, *attentions = self.graph.nodes[node].label
-        below = self.graph.nodes[node].below
-        values = self._values(node, codes)
+        layer, *attentions = label
+        below, values = self.nodes[node].below, self._values(node, codes)
         where = [
-            self._on_device(np.searchsorted(self.codes[k], self._code(values, names)))
+            self._on_device(np.searchsorted(needed[k], self._code(values, names)))
             for k, names in below
         ]
-        slots = [self.states[k] for k, _ in below]
+        slots = [states[k] for k, _ in below]
         return self.blocks.row(site, layer, tuple(attentions), slots, where)
 
-    @torch.inference_mode()
-    def margins(self, node: int, codes: np.ndarray, right: np.ndarray) -> Tensor:
+    def _margins(self, states: States, where: np.ndarray, right: np.ndarray) -> Tensor:
         """How far the logits of the tokens ``right (n,)`` are above all others, ``(n,)``."""
-        where = self._on_device(np.searchsorted(self.codes[node], codes))
         margins, tokens = [], self._on_device(right.astype(np.int64))
-        for at, token in zip(where.split(CHUNK), tokens.split(CHUNK), strict=True):
-            logits = self.blocks.logits(self.states[node].states.index_select(0, at))
+        chunks = self._on_device(where).split(CHUNK)
+        for at, token in zip(chunks, tokens.split(CHUNK), strict=True):
+            logits = self.blocks.logits(states.states.index_select(0, at))
             margins.append(logit_margins(logits, token).nan_to_num(nan=-math.inf).cpu())
         return torch.cat(margins)
-
-
-class Layers:
-    """Runs windows by the layers of our own models, in float64."""
-
-    def __init__(self, model: Any, listing: AllWindows):
-        self.listing = listing
-        self.blocks = Blocks(model, listing.setup.period, Rounding())
-
-    def run(
-        self,
-        windows: Iterator[tuple[int, np.ndarray]],
-        on_windows: Callable[[int], None] = lambda done: None,
-    ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
-        """Give node, windows and margins of them; ``on_windows``: how many are done."""
-        listing, done = self.listing, 0
-        for together in _together(windows):
-            each: dict[int, list[np.ndarray]] = {}
-            for node, codes in together:  # a node may be there in several parts
-                each.setdefault(node, []).append(codes % listing.radix(node))
-            values = {node: distinct(np.concatenate(parts)) for node, parts in each.items()}
-            evaluation = Evaluation(self.blocks, listing.graph, listing.setup.rule.base, values)
-            evaluation.run()
-            for node, codes in together:
-                right, value = np.divmod(codes, listing.radix(node))
-                yield node, codes, evaluation.margins(node, value, right)
-                done += len(codes)
-                on_windows(done)
 
     @torch.inference_mode()
     def uncertain(self) -> float:

@@ -34,8 +34,8 @@ MOST_SIZES = 3_000
 """Sizes that are looked at; certificates have needed up to 300."""
 
 
-class Unbounded(AbcError):
-    """What a row sees has no bound, or none that is known; the message says why."""
+class Undecided(AbcError):
+    """Neither certified nor refuted; the message says why."""
 
 
 class Gaps:
@@ -102,11 +102,11 @@ class Form:
         return (-self) + other
 
     def __divmod__(self, parts: int) -> tuple[Form, int]:
-        """Tokens as columns; ``Unbounded`` where a gap is not a whole number of columns."""
+        """Tokens as columns; ``Undecided`` where a gap is not a whole number of columns."""
         if parts == 1:
             return self, 0
         if any(s % parts for s in self.slopes):
-            raise Unbounded("a line goes on by a part of a column a row, and drifts through digits")
+            raise Undecided("a line goes on by a part of a column a row, and drifts through digits")
         value, rest = divmod(self.value, parts)
         return Form(self.gaps, value, tuple(s // parts for s in self.slopes)), rest
 
@@ -163,13 +163,13 @@ def sizes(
     """Gaps whose sizes hold all others: ``look`` sees each, and closes gaps by comparing.
 
     ``count``: of gaps. ``period``: positions are known modulo this, so that an open gap is larger
-    by as much. ``Unbounded`` where more than ``most`` sizes would have to be looked at.
+    by as much. ``Undecided`` where more than ``most`` sizes would have to be looked at.
     """
     visited: dict[tuple[int, ...], Gaps] = {}
 
     def visit(values: tuple[int, ...]) -> Gaps:
         if len(visited) > most:
-            raise Unbounded("its lines reach so far, or drift so, that too many sizes differ")
+            raise Undecided("its lines reach so far, or drift so, that too many sizes differ")
         if values not in visited:
             visited[values] = Gaps(values)
             look(visited[values])

@@ -9,14 +9,14 @@ model), of the output's own row and of the rows above are nodes alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from abc_calib.geometry import Line
 from abc_calib.geometry.lines import formula
-from abc_calib.proof.forms import Gaps, Unbounded
+from abc_calib.proof.forms import Gaps, Undecided
 from abc_calib.proof.operands import Atom, Token, reading
 from abc_calib.proof.setup import Frame, Setup, Size
 
@@ -55,11 +55,15 @@ class State(NamedTuple):
     atoms: tuple[Atom, ...]
 
 
-class Key(NamedTuple):
-    """What a line names: a token of the source, or of the row ``up`` above in a column."""
+class Own(NamedTuple):
+    """A token of the output: of the row ``up`` above, in a column."""
 
-    up: int | None
-    place: Any
+    up: int
+    column: Any
+
+
+Heads = list[list[tuple["Own | Token", float]]]
+"""What each head of an attention reads: keys with their biases."""
 
 
 class Query(Size):
@@ -73,11 +77,11 @@ class Query(Size):
 
     def state(self) -> State:
         """The state that the query's prediction is read off."""
-        return self.written(self.setup.layers, 0, self.column)
+        return self.after(self.setup.layers, Own(0, self.column))
 
     # Where lines lead
 
-    def own_key(self, line: Line, up: int, column: Any) -> Key:
+    def own_key(self, line: Line, up: int, column: Any) -> Own:
         """The key of a self-attention line for a query in a column of the row ``up`` above."""
         opens: list[Any] = [0]
         for above in range(1, line.segment + 1):
@@ -86,140 +90,112 @@ class Query(Size):
         position, _ = formula(line, "self").key((0, column, *opens), column)
         for above, opened in enumerate(opens):
             if not position < opened:
-                return Key(up + above, position - opened + self.nothing)
+                return Own(up + above, position - opened + self.nothing)
         raise AssertionError("a line is kept within its rows")
 
-    def of_source(self, token: Token) -> Key:
+    def of_source(self, token: Token) -> Own | Token:
         """A token of the source as a key; where it is the output's first one, as that."""
         if self.setup.last_is_first and token.behind == -1 and self.source.closes(token):
-            return Key(0, self.nothing)
-        return Key(None, token)
+            return Own(0, self.nothing)
+        return token
 
     # Nodes
 
-    def written(self, layer: int, up: int, column: Any) -> State:
-        """A token of the output after ``layer`` layers."""
-        name = ("written", layer, up, *column.name)
-        if name not in self._known:
-            self._known[name] = self._written(layer, up, column)
-        return self._known[name]
-
-    def _written(self, layer: int, up: int, column: Any) -> State:
-        if layer == 0:
-            phase = column.value % self.setup.period
-            if column == 0:
-                opening = self.setup.sos
-                if self.setup.rule.in_rows and self.row - up > 0:
-                    if self.setup.rule.closers:
-                        return self._token("self", Atom("closer", up, None), phase)
-                    assert self.setup.row is not None
-                    opening = self.setup.row
-                return self._token("self", opening, phase)
-            return self._token("self", Atom("written", up, column - 1), phase)
-        own = [
-            [(self.own_key(line, up, column), line) for line in head]
-            for head in self._heads("self", layer - 1)
-        ]
-        row = self.row - up
-        crossed = [
-            [(self.of_source(self.source.crossed(line, column, row)), line) for line in head]
-            for head in self._heads("cross", layer - 1)
-        ]
-        keys = [own, crossed]
-        if self.setup.stream:
-            keys = [[keys_here + other for keys_here, other in zip(own, crossed, strict=True)]]
-        return self._state("self", layer, self.written(layer - 1, up, column), keys)
-
-    def read(self, layer: int, token: Token) -> State:
-        """A token of the source after ``layer`` layers of the encoder, or of the stream.
+    def after(self, layer: int, key: Own | Token) -> State:
+        """A token of the output or of the source after ``layer`` layers.
 
         Without lines of their own the source's tokens of a stream see themselves alone.
         """
-        if self.setup.stream and "encoder" not in self.setup.lines.sites:
+        is_own = isinstance(key, Own)
+        if not is_own and self.setup.stream and "encoder" not in self.setup.lines.sites:
             layer = 0
-        behind = token.behind if isinstance(token.behind, int) else token.behind.name
-        part = token.part if isinstance(token.part, int) else token.part.name
-        name = ("read", layer, part, behind)
+        name = (is_own, layer, *(x if isinstance(x, int) else x.name for x in key))
         if name not in self._known:
-            if layer == 0:
-                at, phase = self.source.token(token)
-                self._known[name] = self._token("encoder", at, phase)
-            else:
-                keys = [
-                    [(self.of_source(self.source.encoder_token(line, token)), line) for line in h]
-                    for h in self._heads("encoder", layer - 1)
-                ]
-                below = self.read(layer - 1, token)
-                self._known[name] = self._state("encoder", layer, below, [keys])
+            made = self._written(layer, key) if isinstance(key, Own) else self._read(layer, key)
+            self._known[name] = made
         return self._known[name]
 
-    def _heads(self, site: Any, layer: int) -> Sequence[Sequence[Line]]:
-        heads = self.setup.lines.heads(site, layer) if site in self.setup.lines.sites else None
+    def _written(self, layer: int, key: Own) -> State:
+        up, column = key
+        if layer == 0:
+            return self._token("self", self._symbol(up, column), column.value % self.setup.period)
+        row = self.row - up
+        own = self._heads("self", layer, lambda line: self.own_key(line, up, column))
+        crossed = self._heads(
+            "cross", layer, lambda line: self.of_source(self.source.crossed(line, column, row))
+        )
+        attentions = [own, crossed]
+        if self.setup.stream:
+            attentions = [[here + there for here, there in zip(own, crossed, strict=True)]]
+        return self._state("self", layer, key, attentions)
+
+    def _symbol(self, up: int, column: Any) -> int | Atom:
+        """What stands in a column of the output, of which column 0 is what opens the row."""
+        if column != 0:
+            return Atom("written", up, column - 1)
+        if not (self.setup.rule.in_rows and self.row - up > 0):
+            return self.setup.sos
+        if self.setup.rule.closers:
+            return Atom("closer", up, None)
+        assert self.setup.row is not None
+        return self.setup.row
+
+    def _read(self, layer: int, token: Token) -> State:
+        if layer == 0:
+            return self._token("encoder", *self.source.token(token))
+        keys = self._heads(
+            "encoder", layer, lambda line: self.of_source(self.source.encoder_token(line, token))
+        )
+        return self._state("encoder", layer, token, [keys])
+
+    def _heads(self, site: Any, layer: int, find: Callable[[Line], Own | Token]) -> Heads:
+        """The keys that each head reads, with their biases."""
+        heads = self.setup.lines.heads(site, layer - 1) if site in self.setup.lines.sites else None
         if heads is None:
-            raise Unbounded("its attention is not restricted to lines: abc calibrate it")
-        return heads
+            raise Undecided("its attention is not restricted to lines: abc calibrate it")
+        return [[(find(line), float(np.float32(line.value))) for line in head] for head in heads]
 
     def _token(self, site: str, what: int | Atom, phase: int) -> State:
         if isinstance(what, int):
             return State(self.graph.add(("token", site, what, phase), (), 0), ())
         return State(self.graph.add(("token", site, None, phase), (), 1), (what,))
 
-    def _state(
-        self, site: str, layer: int, itself: State, attentions: list[list[list[tuple[Key, Line]]]]
-    ) -> State:
-        """A token after a layer; ``attentions``: the keys of each head of each."""
-        below: dict[tuple[Any, ...], int] = {}
+    def _state(self, site: str, layer: int, itself: Own | Token, attentions: list[Heads]) -> State:
+        """A token after a layer; ``attentions``: what the heads of each read."""
+        below: dict[tuple[int, tuple[int, ...]], int] = {}
         atoms: dict[tuple[Any, ...], tuple[int, Atom]] = {}
-        named: list[tuple[int, tuple[int, ...]]] = []
 
         def slot(state: State) -> int:
-            numbers = tuple(
-                atoms.setdefault(atom.key, (len(atoms), atom))[0] for atom in state.atoms
-            )
-            if (state.node, numbers) not in below:
-                below[state.node, numbers] = len(named)
-                named.append((state.node, numbers))
-            return below[state.node, numbers]
+            numbers = (atoms.setdefault(x.key, (len(atoms), x))[0] for x in state.atoms)
+            return below.setdefault((state.node, tuple(numbers)), len(below))
 
-        slot(itself)
+        slot(self.after(layer - 1, itself))
+        crosses = site == "self" and not self.setup.stream
         read = []
         for heads in attentions:
             each = []
             for head in heads:
                 if not head:
-                    raise Unbounded(f"a head of layer {layer - 1} is transparent: it sees all")
-                keys = [(slot(self._below(site, layer - 1, key)), bias) for key, bias in _met(head)]
+                    raise Undecided(f"a head of layer {layer - 1} is transparent: it sees all")
+                keys = []
+                for key, bias in _met(head):
+                    is_memory = crosses and isinstance(key, Token)
+                    under = self.setup.encoder if is_memory else layer - 1
+                    keys.append((slot(self.after(under, key)), bias))
                 each.append(tuple(keys))
             read.append(tuple(each))
-        node = self.graph.add(("state", site, layer, *read), tuple(named), len(atoms))
+        node = self.graph.add(("state", site, layer, *read), tuple(below), len(atoms))
         return State(node, tuple(atom for _, atom in atoms.values()))
 
-    def _below(self, site: str, layer: int, key: Key) -> State:
-        """The state that a layer reads at a key."""
-        if key.up is not None:
-            return self.written(layer, key.up, key.place)
-        if site == "self" and not self.setup.stream:
-            layer = self.setup.encoder
-        return self.read(layer, key.place)
 
-
-def _met(head: list[tuple[Key, Line]]) -> list[tuple[Key, float]]:
+def _met(head: list[tuple[Own | Token, float]]) -> list[tuple[Own | Token, float]]:
     """Lines that meet on one key count once, with the highest bias."""
-    merged: list[tuple[Key, float]] = []
-    for key, line in head:
-        bias = float(np.float32(line.value))
+    merged: list[tuple[Own | Token, float]] = []
+    for key, bias in head:
         for number, (other, highest) in enumerate(merged):
-            if _same(key, other):
+            if type(key) is type(other) and key[0] == other[0] and key[1] == other[1]:
                 merged[number] = other, max(highest, bias)
                 break
         else:
             merged.append((key, bias))
     return merged
-
-
-def _same(key: Key, other: Key) -> bool:
-    if key.up != other.up:
-        return False
-    if key.up is not None:
-        return bool(key.place == other.place)
-    return bool(key.place.part == other.place.part and key.place.behind == other.place.behind)

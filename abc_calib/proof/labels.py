@@ -39,14 +39,16 @@ def atom_name(occurrence: Occurrence, atom: Atom) -> str:
     return f"{name}[{column.value}]"
 
 
-def where(occurrence: Occurrence) -> str:
-    """``row 0, column 3 of 5``; "or more" where a gap may be larger."""
+def described(occurrence: Occurrence) -> dict[str, Any]:
+    """``where`` a query stands, as ``row 0, column 3 of 5``, and the names of its ``atoms``.
+
+    "or more" where a gap may be larger.
+    """
     query = occurrence.query
-    column = f"column {_number(query.column)} of {_number(query.wide)}"
-    if not query.setup.rule.in_rows:
-        return column
-    row = f"row {_number(query.row)}{', the last' if query.last else ''}"
-    return f"{row}: {column}"
+    where = f"column {_number(query.column)} of {_number(query.wide)}"
+    if query.setup.rule.in_rows:
+        where = f"row {_number(query.row)}{', the last' if query.last else ''}: {where}"
+    return {"where": where, "atoms": [atom_name(occurrence, atom) for atom in occurrence.atoms]}
 
 
 def _number(form: Any) -> str:

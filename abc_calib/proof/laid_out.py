@@ -11,7 +11,7 @@ from abc_calib.data import Data
 from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import shortened
 from abc_calib.geometry.layout import placed
-from abc_calib.proof.forms import Gaps, Unbounded
+from abc_calib.proof.forms import Gaps, Undecided
 from abc_calib.proof.operands import Token, reading
 from abc_calib.proof.setup import Setup, Size
 from abc_calib.proof.sources import Sources
@@ -25,7 +25,7 @@ EACH = 4
 
 
 def check_laid_out(data: Data, setup: Setup) -> None:
-    """Raise ``Unbounded`` where a token of a source, or the width of a row, is not as expected.
+    """Raise ``Undecided`` where a token of a source, or the width of a row, is not as expected.
 
     Of random problems of four sizes every token is compared with what the shape says of its
     position, and every row's width with what the rule says of it.
@@ -40,7 +40,7 @@ def check_laid_out(data: Data, setup: Setup) -> None:
         for number in range(len(problems)):
             problem = problems.take(np.array([number]))
             for where, token, expected in _differences(data, setup, problem):
-                raise Unbounded(
+                raise Undecided(
                     "it is not laid out as its rule is followed: for "
                     f"{shortened(task.plain(task.render(problem), 0))} {where} is {token}, not "
                     f"{expected}"

@@ -1,7 +1,8 @@
-"""One place where a node is a query's prediction: the columns that count there, in order."""
+"""One place where a node is a query's prediction: a run of the rule over the columns that count."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,45 +11,11 @@ import numpy as np
 
 from abc_calib.proof.graph import Query
 from abc_calib.proof.operands import Atom
-from tasks.rules import ABOVE, Transducer
+from abc_calib.proof.walk import Moves, Steps, TooMany, distinct
+from tasks.rules import ABOVE
 
-
-class Steps:
-    """What a transducer may do in a column, with tables made once."""
-
-    def __init__(self, by: Transducer):
-        self.by = by
-        self.state, self.letters, self.out, self.after = by.steps
-        self._relations: dict[tuple[Any, ...], np.ndarray] = {}
-        self._each: dict[bytes, np.ndarray] = {}
-
-    def allowed(self, ended: tuple[bool, ...]) -> np.ndarray:
-        """Which steps have letters where tapes go on, and ``end`` where they have ``ended``."""
-        over = self.letters == self.by.base
-        return (over == np.array(ended)[:, None]).all(0)
-
-    def relation(self, ended: tuple[bool, ...], count: int, open_ended: bool) -> np.ndarray:
-        """Which states lead to which by ``count`` columns, or more if ``open_ended``: ``(q, q)``.
-
-        Equal ones are the same array.
-        """
-        name = ended, count, open_ended
-        if name not in self._relations:
-            q = self.by.states
-            step = np.zeros((q, q), np.float32)
-            allowed = self.allowed(ended)
-            step[self.state[allowed], self.after[allowed]] = 1
-            relation = np.eye(q, dtype=np.float32)
-            for _ in range(count):
-                relation = np.minimum(relation @ step, 1)
-            while open_ended:
-                wider = np.minimum(relation + relation @ step, 1)
-                if (wider == relation).all():
-                    break
-                relation = wider
-            leads = relation > 0
-            self._relations[name] = self._each.setdefault(np.packbits(leads).tobytes(), leads)
-        return self._relations[name]
+LARGEST = 2**62
+"""Windows are numbers below this."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +29,13 @@ class Occurrence:
     atoms: tuple[Atom, ...]
     steps: Steps
 
+    def __post_init__(self) -> None:
+        """Make all comparisons that this place rests on, so that gaps are closed by them."""
+        _ = self.columns, self.closes
+
     @property
     def base(self) -> int:
-        return self.steps.by.base
+        return self.steps.base
 
     @property
     def closes(self) -> dict[int, int]:
@@ -89,36 +60,11 @@ class Occurrence:
     @cached_property
     def tapes(self) -> tuple[Any, ...]:
         """How many letters each tape has."""
-        lengths = []
+        lengths, query = [], self.query
         for tape in self.steps.by.tapes:
-            query = self.query
             above = query.above if tape == ABOVE else None
             lengths.append(query.letters(tape) if above is None else above - query.setup.rule.shift)
         return tuple(lengths)
-
-    @cached_property
-    def walk(self) -> tuple[tuple[Any, list[tuple[int, int]]], ...]:
-        """The columns that count, in order: each with its atoms, as (axis of a tape, number).
-
-        The axis -1 is what is written there; ends of tapes are columns that count, too.
-        """
-        used: list[tuple[Any, list[tuple[int, int]]]] = [(self.query_column, [])]
-        used += [(end, []) for end in self.tapes]
-        for number, atom in enumerate(self.atoms):
-            if (axis := self.axis(atom)) is not None:
-                used.append((self.on_tape(atom), [(axis, number)]))
-        used.sort(key=lambda entry: entry[0].value)
-        merged = used[:1]
-        for form, atoms in used[1:]:
-            if form == merged[-1][0]:
-                merged[-1] = form, merged[-1][1] + atoms
-            else:
-                merged.append((form, atoms))
-        return tuple(merged)
-
-    def settle(self) -> None:
-        """Make all comparisons that this place rests on, so that gaps are closed by them."""
-        _ = self.walk, self.closes
 
     def axis(self, atom: Atom) -> int | None:
         """The tape that an atom is on, -1 for the row itself; None if it may be any digit."""
@@ -132,10 +78,11 @@ class Occurrence:
             return by.tapes.index(atom.of)
         return None
 
-    def free(self, atom: Atom) -> bool:
-        """May it be any, whatever the others are?"""
-        fixed = atom.kind == "symbol" or (atom.kind == "closer" and atom.of == 0)
-        return not fixed and self.axis(atom) is None
+    def _started(self, atom: Atom) -> tuple[int, ...]:
+        """What an atom is in each first state of the row, if that tells it."""
+        by = self.steps.by
+        opener = by.openers if atom.kind == "closer" and atom.of == 0 else ()
+        return by.symbols if atom.kind == "symbol" else opener
 
     def on_tape(self, atom: Atom) -> Any:
         """The column of the row's tapes at which an atom is read, or written."""
@@ -145,34 +92,87 @@ class Occurrence:
         return atom.column + late
 
     @cached_property
-    def plan(self) -> list[tuple[str, Any]]:
-        """The columns in order: gaps, as relations, and those of which something is kept."""
-        plan: list[tuple[str, Any]] = []
-        at, below, tapes = 0, None, self.tapes
-        open_ = [k for k, is_open in enumerate(self.query.gaps.open) if is_open]
-        for form, atoms in self.walk:
-            count = form.value - at
-            slopes = (
-                form.slopes
-                if below is None
-                else [a - b for a, b in zip(form.slopes, below.slopes, strict=True)]
-            )
-            open_ended = any(slopes[k] for k in open_)
-            if count or open_ended:
-                ended = tuple(t.value < form.value for t in tapes)
-                plan.append(("gap", self.steps.relation(ended, count, open_ended)))
-            at, below = form.value, form
-            at_query = form.value == self.query_column.value
+    def columns(self) -> list[tuple[Any, list[tuple[int, int]]]]:
+        """The columns that count, in order: each with its atoms, as (axis of a tape, number).
+
+        The axis -1 is what is written there; ends of tapes are columns that count, too.
+        """
+        used: list[Any] = [(column, []) for column in (self.query_column, *self.tapes)]
+        for number, atom in enumerate(self.atoms):
+            if (axis := self.axis(atom)) is not None:
+                used.append((self.on_tape(atom), [(axis, number)]))
+        used.sort(key=lambda entry: entry[0].value)
+        merged = used[:1]
+        for form, atoms in used[1:]:
+            if form == merged[-1][0]:
+                merged[-1] = form, merged[-1][1] + atoms
+            else:
+                merged.append((form, atoms))
+        return merged
+
+    @cached_property
+    def plan(self) -> list[tuple[Any, Moves | None]]:
+        """The columns in order: of a gap its moves, and what is kept of each other column.
+
+        As which tapes have ended, its atoms, and whether it is the query's. Each with a name.
+        """
+        plan, below, steps = list[tuple[Any, Moves | None]](), self.query.nothing, self.steps
+        for form, atoms in self.columns:
+            gap = form - below
+            several = zip(gap.slopes, self.query.gaps.open, strict=True)
+            open_ended = any(slope and is_open for slope, is_open in several)
+            if gap.value or open_ended:
+                ended = tuple(tape.value < form.value for tape in self.tapes)
+                moves = steps.gap(ended, gap.value, open_ended)
+                plan.append((id(moves), moves))
+            at_query, below = form.value == self.query_column.value, form
             if atoms or at_query:
-                ended = tuple(t.value <= at for t in tapes)
-                plan.append(("column", (ended, tuple(atoms), at_query)))
-                at, below = at + 1, form + 1
-        plan.append(("gap", self.steps.relation((True,) * len(tapes), 0, True)))
-        return plan
+                ended = tuple(tape.value <= form.value for tape in self.tapes)
+                plan.append(((ended, tuple(atoms), at_query), None))
+                below = form + 1
+        moves = steps.gap((True,) * len(self.tapes), 0, True)
+        return [*plan, (id(moves), moves)]
 
     @property
     def key(self) -> tuple[Any, ...]:
         """All that its windows depend on: the same for places with the same ones."""
-        run = tuple((kind, id(what) if kind == "gap" else what) for kind, what in self.plan)
-        atoms = tuple((atom.kind, atom.of == 0, self.free(atom)) for atom in self.atoms)
+        run = tuple(name for name, _ in self.plan)
+        atoms = tuple((x.kind, x.of == 0, self.axis(x) is None) for x in self.atoms)
         return id(self.steps), run, atoms, self.query.last, tuple(self.closes.items())
+
+    def windows(self, pins: Mapping[int, int], limit: int) -> np.ndarray:
+        """All windows as numbers, each once: ``sum base^k value_k + base^atoms right``.
+
+        ``pins``: the value that some atoms must have. ``TooMany`` if there would be more than
+        ``limit`` of them at any time.
+        """
+        steps, by, right = self.steps, self.steps.by, self.base ** len(self.atoms)
+        if right * (1 + max(self.query.setup.ids.values())) * steps.states >= LARGEST:
+            raise TooMany(float(right))
+        state = np.array(by.start, np.int64)
+        code, kept = np.zeros(len(state), np.int64), np.ones(len(state), bool)
+        if self.query.setup.rule.past:
+            kept &= (np.array(by.symbols) == self.base) == self.query.last
+        free: list[tuple[int, Any]] = []
+        for number, atom in enumerate(self.atoms):
+            if values := self._started(atom):
+                code += self.base**number * np.array(values, np.int64)
+                if number in pins:
+                    kept &= np.array(values) == pins[number]
+            elif self.axis(atom) is None:  # whatever the others are
+                any_value = by.closers if atom.kind == "closer" else range(self.base)
+                free.append((number, [pins[number]] if number in pins else any_value))
+        state, code = state[kept], code[kept]
+        moves = [
+            gap or steps.column(what[0], what[1], self.closes if what[2] else None, right, pins)
+            for what, gap in self.plan
+        ]
+        for (before, each, after), ends in zip(moves, steps.ending(moves), strict=True):
+            good = ends[after]
+            code, state = steps.joined(code, state, (before[good], each[good], after[good]), limit)
+        code = distinct(code)
+        for number, values in free:
+            if len(code) * len(values) > limit:
+                raise TooMany(float(len(code) * len(values)))
+            code = (code[:, None] + self.base**number * np.array(values)).ravel()
+        return np.sort(code)

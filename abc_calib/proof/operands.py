@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from abc_calib.geometry import Layout, Line
 from abc_calib.geometry.layout import placed
 from abc_calib.geometry.lines import DELIMITERS, formula, stepped
-from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.setup import Size
 
 
@@ -108,8 +108,8 @@ class Listed:
         """Does the delimiter close the source?"""
         return bool(token.part == self.query.rows)
 
-    def _drifts(self, line: Line, site: Any) -> Unbounded:
-        return Unbounded(f"{line.label(site)} leaves the row's own operand")
+    def _drifts(self, line: Line, site: Any) -> Undecided:
+        return Undecided(f"{line.label(site)} leaves the row's own operand")
 
     def crossed(self, line: Line, column: Any, row: Any) -> Token:
         """The token that a cross-attention line names in a column of a row."""

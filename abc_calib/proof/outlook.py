@@ -15,9 +15,9 @@ from abc_calib.data import Data, make_data
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout, Line, LineBias
 from abc_calib.proof.allowed import check_allowed
-from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.labels import atom_name
-from abc_calib.proof.prove import Undecided, fitting, rule_of
+from abc_calib.proof.prove import fitting, rule_of
 from abc_calib.proof.setup import Setup
 from abc_calib.proof.walk import TooMany, distinct
 from abc_calib.proof.windows import AllWindows
@@ -82,23 +82,23 @@ def look_ahead(task: Task) -> Outlook:
         )
     try:
         check_allowed(options.rule_task, rule)
-    except Unbounded as error:
+    except Undecided as error:
         raise UsageError(f"{task.name}: {error}") from None
     try:
         rule = rule_of(data)
         columns = _columns(rule)
         windows, tokens = _windows(data, rule, columns)
-    except (Undecided, Unbounded) as error:
+    except Undecided as error:
         raise Hopeless(f"{task.name}: {error}") from None
     states = rule.first.states if rule.later is None else rule.later.states
     return Outlook(task.name, states, columns, windows, tokens)
 
 
 def _columns(rule: Rule) -> int:
-    """How many columns tell the rule's state; ``Unbounded`` if no number does."""
+    """How many columns tell the rule's state; ``Undecided`` if no number does."""
     counts = [columns_seen(machine) for machine in (rule.first, rule.later) if machine is not None]
     if None in counts:
-        raise Unbounded(
+        raise Undecided(
             "what it writes does not follow from what is read and written in any number of columns "
             "before, or in the first ones, so that no model on lines can be right: let it write "
             "its state, or more of it"
@@ -112,9 +112,7 @@ def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[st
         return None, ()
     layout, ids = fitting(data, rule), data.vocabulary.ids
     for back in range(columns + 1):
-        listing = AllWindows(
-            Setup(rule, _lines(layout, rule, back), 1, 0, layout, ids), max(ids.values())
-        )
+        listing = AllWindows(Setup(rule, _lines(layout, rule, back), 1, 0, layout, ids))
         counts = {node: _count(listing, node) for node in listing.occurrences}
         if all(count is not None for count in counts.values()):
             sizes = {node: count or 0 for node, count in counts.items()}
@@ -135,12 +133,10 @@ def _lines(layout: Layout, rule: Rule, back: int) -> LineBias:
         stride = len(tokens.operands) * rule.stride
         if part - 1 == rule.of_row:
             read.append(Line("vert", part, 1))
-        elif part - 1 in rule.forward:
-            offsets = range(-back * stride, (1 + ahead) * stride)
-            read += [Line("diag", part, k, stride=stride) for k in offsets]
         elif stride:
+            direction: Any = "diag" if part - 1 in rule.forward else "anti"
             offsets = range(-back * stride, (1 + ahead) * stride)
-            read += [Line("anti", part, x, stride=stride) for x in offsets]
+            read += [Line(direction, part, x, stride=stride) for x in offsets]
     output = [Line("diag", 0, -k) for k in range(max(back, 1))]
     heads = tuple((line,) for line in read), tuple((line,) for line in output)
     return LineBias({"cross": (heads[0],), "self": (heads[1],)})
@@ -151,7 +147,7 @@ def _count(listing: AllWindows, node: int) -> int | None:
     try:
         codes = listing.windows(node, {}, MOST)
     except TooMany:
-        raise Unbounded(
+        raise Undecided(
             f"it has more than {MOST:,} windows, which no training sees: give it fewer symbols, or "
             "let it write more of its state"
         ) from None

@@ -1,4 +1,4 @@
-"""The page of a certificate, from ``certificate.md.jinja`` and tables."""
+"""The page of a certificate, from ``certificate.md.jinja`` and a table of its rule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from abc_calib.plugins.registry import is_ours
-from abc_calib.text import Markup, as_markdown
+from abc_calib.text import as_markdown
 from tasks import TASKS
 
 TEMPLATE = Path(__file__).with_name("certificate.md.jinja")
@@ -25,14 +25,7 @@ def page(certificate: dict[str, Any]) -> str:
         size=lambda length: "x".join(map(str, [length] if isinstance(length, int) else length)),
         ours=is_ours(TASKS.get(certificate["task"])),
         row=row,
-        kinds_table=kinds_table(certificate["kinds"]),
-        repair_table=repair_table(certificate["repair"]),
-        lines_table=lines_table(certificate["lines"]),
         rule_table=rule_table(row, certificate["source"]) if certificate["lines"] else "",
-        hashes_table=as_markdown(
-            ["of", "SHA-256, or version"],
-            [[k.replace("_", " "), v or "–"] for k, v in certificate["fingerprint"].items()],
-        ),
     )
 
 
@@ -43,38 +36,6 @@ def filled(template: str, **values: Any) -> str:
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     text = environment.from_string(template).render(**values)
     return "\n".join(line.rstrip() for line in text.rstrip().split("\n")) + "\n"
-
-
-def kinds_table(kinds: list[dict[str, Any]]) -> str:
-    """One record for each kind of window."""
-    columns = ["seen, for example, at", "windows", "wrong", "smallest margin"]
-    records = [
-        [
-            kind["where"],
-            f"{kind['windows']:,}",
-            f"{kind['wrong']:,}",
-            "–" if kind["margin"] is None else f"{kind['margin']:.3g}",
-        ]
-        for kind in kinds
-    ]
-    return as_markdown(columns, records, "lrrr")
-
-
-def repair_table(rounds: list[dict[str, Any]]) -> str:
-    """One record for each round of a repair."""
-    columns = ["round", "failing windows before", "training examples", "longest, digits"]
-    records = [[r["round"], f"{r['wrong']:,}", r["examples"], r["longest"]] for r in rounds]
-    return as_markdown(columns, records, "rrrr")
-
-
-def lines_table(lines: dict[str, Any]) -> str:
-    """One record for each layer of an attention."""
-    records = [
-        [site, layer, Markup(", ".join(f"`{head}`" for head in heads))]
-        for site, layers in lines.items()
-        for layer, heads in enumerate(layers)
-    ]
-    return as_markdown(["attention", "layer", "heads"], records)
 
 
 def rule_table(row: dict[str, Any], source: dict[str, Any]) -> str:

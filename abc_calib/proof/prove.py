@@ -24,7 +24,7 @@ from abc_calib.geometry import SITES, Layout, LineBias
 from abc_calib.nn.transformer.windows import scheme_period, unknown_part
 from abc_calib.proof.blackbox import BlackBox, setup_of_foreign
 from abc_calib.proof.evaluate import Layers
-from abc_calib.proof.forms import Unbounded
+from abc_calib.proof.forms import Undecided
 from abc_calib.proof.setup import Setup
 from abc_calib.proof.walk import TooMany
 from abc_calib.proof.windows import AllWindows
@@ -45,10 +45,6 @@ COUNTED = 500_000
 """Windows of a set of lines that are counted exactly; of more, all that the tokens could be."""
 
 
-class Undecided(AbcError):
-    """Neither certified nor refuted; the message says why."""
-
-
 def rule_of(data: Data) -> Rule:
     """The rule of the task, mapping rows into rows; ``Undecided`` where there is none."""
     if data.hints:
@@ -67,62 +63,62 @@ def rule_of(data: Data) -> Rule:
 
 
 def fitting(data: Data, rule: Rule) -> Layout:
-    """A layout of the data's sources; ``Unbounded`` where they are not as the rule reads them."""
+    """A layout of the data's sources; ``Undecided`` where they are not as the rule reads them."""
     layout = data.layout_at((1, 2) if rule.listed else 9)
     if not rule.in_rows and layout.keys == data.layout_at(8).keys:
-        raise Unbounded(f"its format pads every operand to a fixed width, {layout.widths[0]}")
+        raise Undecided(f"its format pads every operand to a fixed width, {layout.widths[0]}")
     return layout
 
 
 def lines_of(model: Any) -> LineBias:
-    """The lines that all heads of a model follow; ``Unbounded`` where a row sees without bound."""
+    """The lines that all heads of a model follow; ``Undecided`` where a row sees without bound."""
     if model.no_lines:
-        raise Unbounded(model.no_lines)
+        raise Undecided(model.no_lines)
     if unknown := unknown_part(model):
-        raise Unbounded(f"{unknown}, which a certificate cannot follow")
+        raise Undecided(f"{unknown}, which a certificate cannot follow")
     lines: LineBias | None = model.lines
     if lines is None:
-        raise Unbounded("its attention is not restricted to lines: abc calibrate it")
+        raise Undecided("its attention is not restricted to lines: abc calibrate it")
     for site, layer, head in lines.transparent():
-        raise Unbounded(
+        raise Undecided(
             f"head {head} of layer {layer} ({site}-attention) is transparent: it sees all"
         )
     if lines.off_line_bias is not None:
-        raise Unbounded(
+        raise Undecided(
             f"keys off its lines are only penalised ({lines.off_line_bias:g}): it sees all"
         )
     for site in SITES:
         if model.attention_layers.get(site) and site not in lines.sites:
-            raise Unbounded(f"its {site}-attention is not restricted to lines: it sees all")
+            raise Undecided(f"its {site}-attention is not restricted to lines: it sees all")
     if getattr(model.options, "post_norm", False):
-        raise Unbounded("its blocks are post-norm")
+        raise Undecided("its blocks are post-norm")
     return lines
 
 
 def setup_of(model: Any, data: Data) -> Setup:
-    """What the model and its sources look like; ``Unbounded`` where a row sees without bound."""
+    """What the model and its sources look like; ``Undecided`` where a row sees without bound."""
     if model.in_whole_sources:
         return setup_of_foreign(model, data)
     lines = lines_of(model)
     rule, period = rule_of(data), scheme_period(model, lines)
     if isinstance(period, str):
-        raise Unbounded(period)
+        raise Undecided(period)
     if rule.in_rows and period > 1:
-        raise Unbounded("its positions are not followed from row to row")
+        raise Undecided("its positions are not followed from row to row")
     layout, ids = fitting(data, rule), data.vocabulary.ids
     parts = 1 if rule.listed else len(layout.parts)
     for site, *_, read in lines.each():
         if site != "self" and (far := max((x.segment for x in read), default=0)) > parts:
-            raise Unbounded(f"its lines count from segment {far} of sources that may have {parts}")
+            raise Undecided(f"its lines count from segment {far} of sources that may have {parts}")
     row = ids.get(ROW) if rule.in_rows else None
     opening: set[int | None] = {*rule.first.closers} or ({row} if rule.in_rows else set())
     if {*model.tokens.rows} != opening:
-        raise Unbounded("tokens begin rows in the model that close none in its rule")
+        raise Undecided("tokens begin rows in the model that close none in its rule")
     if not {*model.tokens.delimiters} >= {ids[sign] for sign in layout.delimiters}:
-        raise Unbounded("its delimiters are not those of its sources")
+        raise Undecided("its delimiters are not those of its sources")
     signs = {ids[sign] for sign in (*data.task.delimiters, *data.task.separators, SOS)}
     if min(signs - {ids.get(TICK)}) != rule.base:
-        raise Unbounded("its sources have other letters than its rule")
+        raise Undecided("its sources have other letters than its rule")
     encoder = 0 if model.stream else model.attention_layers.get("encoder", 0)
     return Setup(rule, lines, model.options.decoder_layers, encoder, layout, ids, row, period)
 
@@ -252,11 +248,7 @@ def prepare(model: Any, data: Data, part: int = PART, most: float = MOST_WINDOWS
 
     ``part``: the most windows of a node that are held. ``most``: windows in all, about.
     """
-    try:
-        setup = setup_of(model, data)
-        listing = AllWindows(setup, 1 + max(setup.ids.values()))
-    except Unbounded as error:
-        raise Undecided(str(error)) from None
+    listing = AllWindows(setup_of(model, data))
     proof, count = Proof(model, data, listing, {}, {}), 0
     for node in listing.occurrences:
         try:
@@ -331,8 +323,13 @@ def windows_inside(model: Any, data: Data, lines: LineBias) -> float:
     """
     model.set_lines(lines)
     try:
-        setup = setup_of(model, data)
-        listing = AllWindows(setup, 1 + max(setup.ids.values()))
-    except (Unbounded, Undecided):
+        listing = AllWindows(setup_of(model, data))
+    except Undecided:
         return float("inf")
-    return max(listing.estimate(node, COUNTED) for node in listing.occurrences)
+    sizes = list[float]()
+    for node in listing.occurrences:
+        try:
+            sizes.append(len(listing.windows(node, {}, COUNTED)))
+        except TooMany:
+            sizes.append(float(listing.radix(node)))
+    return max(sizes)

@@ -37,29 +37,13 @@ class Rounding:
     """The largest norms of what was computed, and the bound that follows."""
 
     def __init__(self) -> None:
-        #: of each layer normalisation: the largest norm of an input, and one over a deviation
-        self.seen: dict[int, tuple[float, float]] = {}
-        #: of each map to queries, keys or values: the largest norm of a head's part
-        self.parts: dict[int, float] = {}
-        #: of the states, and of those that cross-attention reads
-        self.state, self.memory = 0.0, 0.0
+        #: of (normalisation, "input") and its "inverse" deviation, of the heads' parts of each map
+        #: to queries, keys or values, of every "state", and of the "memory" of cross-attention
+        self.largest: dict[Any, float] = {}
 
-    def note(self, module: Any, x: Tensor, inverse: Tensor) -> None:
-        """Take note of inputs ``x (n, d)`` of a normalisation, and of one over their deviations."""
-        norm, most = self.seen.get(id(module), (0.0, 0.0))
-        size, steepest = float(x.norm(dim=1).amax()), float(inverse.amax())
-        self.seen[id(module)] = max(norm, size), max(most, steepest)
-
-    def note_state(self, x: Tensor) -> None:
-        self.state = max(self.state, float(x.norm(dim=1).amax()))
-
-    def note_parts(self, module: Any, x: Tensor) -> None:
-        """Take note of what a map gives, ``(n, h, e)``."""
-        size = float(x.norm(dim=2).amax())
-        self.parts[id(module)] = max(self.parts.get(id(module), 0.0), size)
-
-    def note_memory(self, x: Tensor) -> None:
-        self.memory = max(self.memory, float(x.norm(dim=1).amax()))
+    def note(self, what: Any, norms: Tensor) -> None:
+        """Take note of the norms of some vectors, by what they are."""
+        self.largest[what] = max(self.largest.get(what, 0.0), float(norms.amax()))
 
     def bound(self, blocks: Any, keys: int, bias: float) -> float:
         """What rounding may take of a margin, at most; infinite where nothing can be said.
@@ -90,9 +74,9 @@ class Rounding:
 
         Right for two-pass, Welford's and the naive formula of the variance.
         """
-        if id(module) not in self.seen:  # nothing went through it
+        if (module, "input") not in self.largest:  # nothing went through it
             return 0.0, 0.0
-        size, inverse = self.seen[id(module)]
+        size, inverse = self.largest[module, "input"], self.largest[module, "inverse"]
         width = module.weight.numel()
         highest, shift = float(module.weight.abs().max()), float(module.bias.norm())
         least, norm = 1 / inverse - error / math.sqrt(width), size + error
@@ -107,7 +91,7 @@ class Rounding:
     def _linear(self, module: Any, bounds: tuple[float, float], heads: int = 1) -> Any:
         """The largest error and size of any of ``heads`` groups of what a linear map gives."""
         error, size = bounds
-        measured = self.parts.get(id(module), math.inf)
+        measured = self.largest.get(module, math.inf)
         groups = []
         for weight, bias in zip(module.weight.chunk(heads), module.bias.chunk(heads), strict=True):
             of_sizes = largest(weight.abs()) * (size + error) + float(bias.norm())
@@ -119,9 +103,10 @@ class Rounding:
     def _block(self, block: Any, error: float, memory: float, keys: int, bias: float) -> float:
         """The error of a state after a layer; ``memory``: of what cross-attention reads."""
         several = zip(block.attentions, block.norms, strict=False)
+        state = self.largest.get("state", 0.0)
         for number, (attention, norm) in enumerate(several):
             normed = self._normed(norm, error)
-            read = (memory, self.memory) if number else normed
+            read = (memory, self.largest.get("memory", 0.0)) if number else normed
             heads = attention.heads
             options, key, value = (
                 self._linear(module, bounds, heads)
@@ -132,15 +117,15 @@ class Rounding:
                 )
             )
             mixed = value[0]  # all that a head of one key reads is a value
-            if id(attention.query) in self.parts:
+            if attention.query in self.largest:
                 width = attention.query.in_features // heads
                 mixed = _mixed(options, key, value, width, keys, bias)
             all_heads = math.sqrt(heads)
             added, _ = self._linear(attention.output, (all_heads * mixed, all_heads * value[1]))
-            error = error + added + UNIT * (self.state + error + added)
+            error = error + added + UNIT * (state + error + added)
         hidden = self._linear(block.feedforward[0], self._normed(block.norms[-1], error))
         added, _ = self._linear(block.feedforward[-1], hidden)
-        return error + added + UNIT * (self.state + error + added)
+        return error + added + UNIT * (state + error + added)
 
     def _head(self, model: Any, error: float) -> float:
         """Of the difference of two logits."""

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from abc_calib.data import Data
+from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.failures import Failure, failure
 from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator
 from abc_calib.proof.certificate import Certificate
-from abc_calib.proof.labels import atom_name, where
+from abc_calib.proof.labels import described
 from abc_calib.proof.prove import Checked, Proof
 from abc_calib.proof.sources import Sources
 from abc_calib.proof.witness import Witnesses
+from tasks import TaskError
 from tasks.closure import NotClosed, check_closed
 
 MOST_SOURCES = 20_000
@@ -35,17 +37,21 @@ TRIED = 400
 """Sources that are tried for counterexamples."""
 
 
-def outright(certificate: Certificate, model: Model | Evaluator, data: Data) -> Iterator[list[str]]:
-    """Run every source of each size from the smallest on, while there are not too many in all.
+def outright(certificate: Certificate, model: Model | Evaluator, data: Data) -> list[str]:
+    """Run every source of each size from the smallest on; give some that fail.
 
-    Notes how many there are of each size, and gives those that fail.
+    Notes how many there are of each size. Where nothing is proved, the first size with an error is
+    the last.
     """
-    task = data.task
+    task, failing = data.task, list[str]()
     for width, drawn in Sources(task.rule_task, task.rule_task.rule()).short(MOST_SOURCES):
         problems = task.render(drawn)
         wrong = (~matches(model, data, data.lay_out(problems))).nonzero()[:, 0].numpy()
         certificate.outright.append({"width": width, "sources": len(problems), "wrong": len(wrong)})
-        yield [task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
+        failing += [task.plain(problems, int(i)) for i in wrong[:COUNTEREXAMPLES]]
+        if failing and not certificate.windows:
+            break
+    return failing
 
 
 def decoded(certificate: Certificate, proof: Proof) -> list[str]:
@@ -118,25 +124,39 @@ def shown(proof: Proof, node: int, code: int) -> dict[str, Any]:
     symbols: Any = range(proof.rule.base)
     if not proof.model.in_whole_sources:
         symbols = proof.data.vocabulary.symbols
-    names = [atom_name(occurrence, atom) for atom in occurrence.atoms]
-    stands = [str(symbols[value]) for value in values[0].tolist()]
-    return {"where": where(occurrence), "failing_window": dict(zip(names, stands, strict=True))}
+    stands, about = [str(symbols[value]) for value in values[0].tolist()], described(occurrence)
+    window = dict(zip(about["atoms"], stands, strict=True))
+    return {"where": about["where"], "failing_window": window}
 
 
-def shortest(certificate: Certificate, model: Model, data: Data) -> Failure | None:
-    """Find the shortest source that a model gets wrong, where nothing is proved.
+def search(certificate: Certificate, model: Model, data: Data, why: str) -> None:
+    """Look for a source that a model gets wrong, where nothing is proved; ``why`` that is so.
 
-    Among all short ones of a sound rule, then by a search at lengths up to eight times the
-    training's.
+    Refuted with the shortest one that is found: among all short ones of a sound rule, then by a
+    search at lengths up to eight times the training's. Else unknown.
     """
-    rule, sizes = data.task.rule_task.rule(), iter(list[list[str]]())
+    try:
+        example = _shortest(certificate, model, data)
+    except TaskError as error:
+        raise UsageError(f"nothing can be judged: {error}") from None
+    if example is None:
+        sizes = certificate.outright
+        scope = f"all sources of up to {sizes[-1]['width']} {data.task.unit}" if sizes else ""
+        scope = scope or "hard sources"
+        certificate.reason = f"{why}; {scope} are right, and a search found none that is wrong"
+    else:
+        certificate.outcome, certificate.counterexamples = "refuted", [example.as_dict()]
+        certificate.reason = f"{why}; a source of {example.digits} {data.task.unit} is wrong"
+
+
+def _shortest(certificate: Certificate, model: Model, data: Data) -> Failure | None:
+    rule = data.task.rule_task.rule()
     with suppress(NotClosed):
         if rule is not None:
             check_closed(rule)
-            sizes = outright(certificate, model, data)
-    for failing in sizes:
-        if failing and (wrong := failure(model, data, failing[0])) is not None:
-            return wrong
+            for source in outright(certificate, model, data)[:1]:
+                if (wrong := failure(model, data, source)) is not None:
+                    return wrong
     widths = [row["width"] for row in certificate.outright]
     first = len(widths) + 1 if widths and not isinstance(widths[0], str) else data.length
     times = [data.length * factor for factor in (2, 4, 8)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from abc_calib.data.vocabulary import EOS
 from abc_calib.geometry import CORNER, Layout, LineBias
-from abc_calib.proof.forms import Gaps, Unbounded
+from abc_calib.proof.forms import Gaps, Undecided
 from tasks.rules import Rule
 
 
@@ -35,7 +35,7 @@ class Setup:
 
     def __post_init__(self) -> None:
         if any(line.segment == CORNER for line in self.lines.every()):
-            raise Unbounded("its lines count from corners of a matrix of fixed size")
+            raise Undecided("its lines count from corners of a matrix of fixed size")
 
     @property
     def stream(self) -> bool:
@@ -53,49 +53,37 @@ class Setup:
     def frames(self, mirrored: bool) -> Iterator[Frame]:
         """In how many ways the ends of a row and its query may lie: with each, which gaps.
 
-        ``mirrored``: the column that is as far from the end as the query from the start counts too.
+        Every order of the places on a row, of the first row and of later ones: the gaps between
+        them, then one of rows above, and one of rows below where sources say how many there are
+        (else its row may be the last one, or not). ``mirrored``: the column that is as far from the
+        end as the query from the start counts too.
         """
-        wide = {"column": 0, "wide": 1}
         if mirrored:
             yield {"column": (0, 1, 0), "wide": (1, 2, 1)}
             yield {"column": (0, 1, 1), "wide": (0, 2, 1)}
             yield {"column": (1, 1, 1), "wide": (0, 1, 0)}
             return
-        if not self.rule.in_rows:
-            yield from _orders(wide)
-            return
-        yield from _orders(wide, first=True, counted=self.rule.counted)
-        above = {"above": 1} if self.rule.extra is None else {}
-        yield from _orders({**wide, **above}, first=False, counted=self.rule.counted)
+        rule = self.rule
+        below = [1] * (rule.in_rows and rule.counted)
+        for later in range(1 + rule.in_rows):
+            places = ["column", "wide", "above"][: 3 if later and rule.extra is None else 2]
+            for order in permutations(places):
+                on, constant, none = [0] * len(order), 0, [0] * (later + len(below))
+                frame: Frame = {}
+                for gap, name in enumerate(order):
+                    on[gap] = 1
+                    # places that meet are in one of the orders
+                    constant += gap > 0 and places.index(order[gap - 1]) > places.index(name)
+                    frame[name] = (constant, *on, *none)
+                if rule.in_rows:
+                    row = [0] * len(order) + [1] * later
+                    frame["row"] = (later, *row, *(0 for _ in below))
+                    frame["rows"] = (1 + later, *row, *below)
+                yield frame
 
 
 Frame = dict[str, tuple[int, ...]]
 """Of each name of a size its constant and its slopes."""
-
-
-def _orders(
-    columns: dict[str, int], first: bool | None = None, counted: bool = False
-) -> Iterator[Frame]:
-    """Every order of the places on a row; the gaps between them, then those between rows.
-
-    ``first``: of the first row or of later ones; None where there is one alone. ``counted``: rows
-    below the query's are a gap, too; else its row may be the last one, or not.
-    """
-    between = [] if first is None else [0] * counted if first else [1] + [0] * counted
-    count = len(columns) + (0 if first is None else (not first) + counted)
-    for order in permutations(columns):
-        frame: Frame = {}
-        below, constant = [0] * count, 0
-        for gap, name in enumerate(order):
-            below[gap] = 1
-            if gap and list(columns).index(order[gap - 1]) > list(columns).index(name):
-                constant += 1  # places that meet are in one of the orders
-            frame[name] = (constant, *below)
-        if first is not None:
-            row = [0] * len(columns)
-            frame["row"] = (0 if first else 1, *row, *between)
-            frame["rows"] = (1 if first else 2, *row, *([1] * len(between)))
-        yield frame
 
 
 class Size:
@@ -144,5 +132,5 @@ class Size:
             return self.wide + self.setup.rule.extra
         shorter = 0 if up == 1 else self.setup.rule.shorter
         if shorter is None or self.above is None:
-            raise Unbounded("it reads rows further up than the one above, which may have any width")
+            raise Undecided("it reads rows further up than the one above, which may have any width")
         return self.above + (up - 1) * shorter

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from abc_calib.evaluation.failures import Failure
 from abc_calib.memory import lacking
 from abc_calib.nn.foreign.folder import LoadedFolder
 from abc_calib.proof.fingerprint import folder_of
@@ -48,7 +49,7 @@ def generated(run: Run, model: Any, until: float) -> tuple[dict[str, Any], list[
             answers = folder.answers(texts, steps, max(1, MOST_BYTES // needed))
             for source, answer in zip(texts, answers, strict=True):
                 if answer != (right := squeezed(task.solve(source))):
-                    wrong.append(_failure(source, answer, right, length))
+                    wrong.append(_failure(source, answer, right, length).as_dict())
             tried["sources"] += len(texts)
             if wrong:
                 break
@@ -71,14 +72,9 @@ def sources(task: Any, length: int) -> Iterator[list[str]]:
     yield from ([source] for source in repeated.source)
 
 
-def _failure(source: str, answer: str | None, right: str, digits: int) -> dict[str, Any]:
-    """A counterexample in the form of ``evaluation.failures.Failure``."""
+def _failure(source: str, answer: str | None, right: str, digits: int) -> Failure:
     wrote = answer or ""
     pairs = zip(f"{wrote}\0", f"{right}\0", strict=False)
     step = next((k for k, (letter, other) in enumerate(pairs) if letter != other), len(right))
-    token = {
-        name: text[step : step + 1] or "the end"
-        for name, text in (("wrote", wrote), ("wanted", right))
-    }
-    about = {"problem": source, "answer": answer, "right": right, "digits": digits, "step": step}
-    return about | token | {"around": ()}
+    token, wanted = (text[step : step + 1] or "the end" for text in (wrote, right))
+    return Failure(source, answer, right, digits, step, token, wanted)

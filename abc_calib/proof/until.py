@@ -18,7 +18,8 @@ from abc_calib.data import Batch, Data
 from abc_calib.evaluation import Evaluator
 from abc_calib.evaluation.failures import margins, smallest_margins
 from abc_calib.nn.base import Model, in_float64
-from abc_calib.proof.prove import Checked, Proof, Undecided, check, prepare
+from abc_calib.proof.forms import Undecided
+from abc_calib.proof.prove import Checked, Proof, check, prepare
 from abc_calib.proof.search import failing_sources
 from abc_calib.training.recipes import is_large
 from abc_calib.training.step import NEARLY
@@ -90,7 +91,7 @@ class MarginStopping:
             sample = proof if most is None else proof.sample(most, rng)
             checked = check(sample, floor=FLOOR)
             if failing := sum(len(result.failing) for result in checked):
-                self._keep(mined(proof, checked, rng, most=self.sources))
+                self._mine(proof, checked, rng)
                 failed = True
             if failing >= FEW or (failed and (self.scale == 1 or most == SAMPLES[-1])):
                 break
@@ -112,6 +113,13 @@ class MarginStopping:
 
     def load(self, state: dict[str, Any]) -> None:
         self.hard, self.pause = state.get("hard", []), state.get("pause", 0)
+
+    def _mine(self, proof: Proof, checked: list[Checked], rng: np.random.Generator) -> None:
+        """Keep training problems, of the training length at most, with windows that fail."""
+        data: Any = proof.data
+        drawn = failing_sources(proof, checked, 2, data.length, rng, near=True)
+        texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.sources))
+        self._keep([text for text in texts if data.may_train(data.task.parse(text))])
 
     def _keep(self, problems: list[str]) -> None:
         """The latest hard problems, and those before as far as there is room."""
@@ -142,23 +150,6 @@ class MarginStopping:
         data: Any = self.proof.data
         parsed = [self.parse(text) for text in self.hard]
         return data.lay_out(parsed[0].joined(*parsed[1:]))
-
-
-def mined(
-    proof: Proof,
-    checked: list[Checked],
-    rng: np.random.Generator,
-    each: int = 2,
-    most: int = SOURCES,
-) -> list[str]:
-    """Draw training problems, of the training length at most, with windows that fail.
-
-    ``each`` a window, ``most`` in all before those that are held out are left away.
-    """
-    data: Any = proof.data
-    drawn = failing_sources(proof, checked, each, data.length, rng, near=True)
-    texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, most))
-    return [text for text in texts if data.may_train(data.task.parse(text))]
 
 
 def hard_to_learn(rule: Rule) -> bool:

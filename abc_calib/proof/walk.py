@@ -1,25 +1,23 @@
-"""A run of the rule over the columns of a place: which windows there are."""
+"""What a rule may do in a column, or in any number of columns of which nothing is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from abc_calib.errors import AbcError
-from abc_calib.proof.occurrence import Occurrence
+from tasks.rules import Transducer
 
-LARGEST = 2**62
-"""Windows are numbers below this."""
+Moves = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""States before, what is kept of the columns, and states behind; in order of those before."""
 
 
 class TooMany(AbcError):
-    """More windows than may be held at once; ``estimate``: about how many there are."""
+    """More windows than may be held at once."""
 
     def __init__(self, estimate: float):
         super().__init__(f"about {estimate:,.0f} windows")
-        self.estimate = estimate
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
@@ -28,117 +26,94 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
-class Walk:
-    """A run over the columns of a place.
+class Steps:
+    """What a transducer may do in a column, with tables made once."""
 
-    Gives all windows as numbers, each once: ``sum base^k value_k + base^atoms right``. ``pins``:
-    the value that some atoms must have. ``TooMany`` if there would be more than ``limit`` of them
-    at any time.
-    """
+    def __init__(self, by: Transducer):
+        self.by, self.states, self.base = by, by.states, by.base
+        self.state, self.letters, self.out, self.after = by.steps
+        self._gaps: dict[tuple[tuple[bool, ...], int, bool], Moves] = {}
+        self._each: dict[bytes, Moves] = {}
 
-    def __init__(
-        self, occurrence: Occurrence, vocabulary: int, pins: Mapping[int, int], limit: int
-    ):
-        self.occurrence, self.pins, self.limit = occurrence, pins, limit
-        self.steps, self.base = occurrence.steps, occurrence.base
-        self.q = self.steps.by.states
-        self.weight = [self.base**k for k in range(len(occurrence.atoms))]
-        self.right = self.base ** len(occurrence.atoms)
-        if self.right * vocabulary * self.q >= LARGEST:
-            raise TooMany(float(self.right))
+    def _allowed(self, ended: tuple[bool, ...]) -> np.ndarray:
+        """Which steps have letters where tapes go on, and ``end`` where they have ``ended``."""
+        return ((self.letters == self.base) == np.array(ended)[:, None]).all(0)
 
-    def run(self) -> np.ndarray:
-        occurrence, by = self.occurrence, self.steps.by
-        state = np.array(by.start, np.int64)
-        code, kept = np.zeros(len(state), np.int64), np.ones(len(state), bool)
-        if occurrence.query.setup.rule.past:
-            kept &= (np.array(by.symbols) == self.base) == occurrence.query.last
-        for number, atom in enumerate(occurrence.atoms):
-            if atom.kind == "symbol" or (atom.kind == "closer" and atom.of == 0):
-                value = np.array(by.symbols if atom.kind == "symbol" else by.openers, np.int64)
-                code += self.weight[number] * value
-                if number in self.pins:
-                    kept &= value == self.pins[number]
-        state, code = state[kept], code[kept]
-        good = self._goods(occurrence.plan)
-        for (kind, what), ends in zip(occurrence.plan, good, strict=True):
-            if kind == "gap":
-                before, after = np.nonzero(what)
-                kept = np.zeros(len(before), np.int64)
-            else:
-                before, kept, after = self._kept(*what)
-            ending = ends[after]
-            code, state = self._joined(code, state, before[ending], kept[ending], after[ending])
-        code = distinct(code)
-        for number, atom in enumerate(occurrence.atoms):
-            if occurrence.free(atom):
-                values = np.array([self.pins.get(number, -1)])
-                closers = np.array(by.closers if atom.kind == "closer" else range(self.base))
-                values = values if number in self.pins else closers
-                self._check(len(code) * len(values))
-                code = (code[:, None] + self.weight[number] * values).ravel()
-        return np.sort(code)
+    def gap(self, ended: tuple[bool, ...], count: int, open_ended: bool) -> Moves:
+        """What ``count`` columns do, or more if ``open_ended``: equal ones are the same object."""
+        name = ended, count, open_ended
+        if name not in self._gaps:
+            step = np.zeros((self.states, self.states), np.float32)
+            allowed = self._allowed(ended)
+            step[self.state[allowed], self.after[allowed]] = 1
+            relation = np.eye(self.states, dtype=np.float32)
+            for _ in range(count):
+                relation = np.minimum(relation @ step, 1)
+            while open_ended:
+                wider = np.minimum(relation + relation @ step, 1)
+                if (wider == relation).all():
+                    break
+                relation = wider
+            before, after = np.nonzero(relation)
+            moves = before, np.zeros(len(before), np.int64), after
+            leads = np.packbits(relation > 0).tobytes()
+            self._gaps[name] = self._each.setdefault(leads, moves)
+        return self._gaps[name]
 
-    def _goods(self, plan: list[tuple[str, Any]]) -> list[np.ndarray]:
-        """After each part of the plan: from which states can the row still be ended?"""
-        by = self.steps.by
-        after, out = (x.reshape(self.q, -1)[:, -1] for x in (by.next, by.written))
-        good = (after == np.arange(self.q)) & (out == self.base + 1)
-        goods = []
-        for kind, what in reversed(plan):
-            goods.append(good)
-            if kind == "gap":
-                good = (what & good).any(1)
-            else:
-                before, _, after = self._kept(*what)
-                earlier = np.zeros(self.q, bool)
-                earlier[before[good[after]]] = True
-                good = earlier
-        return goods[::-1]
+    def column(
+        self,
+        ended: tuple[bool, ...],
+        atoms: Sequence[tuple[int, int]],
+        closes: Mapping[int, int] | None,
+        right: int,
+        pins: Mapping[int, int],
+    ) -> Moves:
+        """Each different (state, what is kept of a column, next state).
 
-    def _kept(
-        self, ended: tuple[bool, ...], atoms: tuple[tuple[int, int], ...], at_query: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Each different (state, what is kept of the column, next state), in order of states."""
-        steps = self.steps
-        allowed = steps.allowed(ended)
-        kept = np.zeros(len(steps.state), np.int64)
+        ``atoms``: as (axis, number), of which ``base ** number`` times the value is kept. In the
+        query's column ``right`` times the right token is, too; ``closes``: the token that closes
+        the row, by what is written there. ``pins``: the value that some atoms must have.
+        """
+        allowed = self._allowed(ended)
+        kept = np.zeros(len(self.state), np.int64)
         for axis, number in atoms:
-            value = steps.out if axis < 0 else steps.letters[axis]
+            value = self.out if axis < 0 else self.letters[axis]
             allowed &= value < self.base
-            if number in self.pins:
-                allowed &= value == self.pins[number]
-            kept += self.weight[number] * value
-        if at_query:
-            right = np.where(steps.out < self.base, steps.out, -1)
-            for code, token in self.occurrence.closes.items():
-                right[steps.out == code] = token
-            allowed &= right >= 0
-            kept += self.right * right
-        rows = np.stack([steps.state, kept, steps.after], 1)[allowed]
-        rows = np.unique(rows, axis=0)
+            if number in pins:
+                allowed &= value == pins[number]
+            kept += self.base**number * value
+        if closes is not None:
+            token = np.where(self.out < self.base, self.out, -1)
+            for code, closer in closes.items():
+                token[self.out == code] = closer
+            allowed &= token >= 0
+            kept += right * token
+        rows = np.unique(np.stack([self.state, kept, self.after], 1)[allowed], axis=0)
         return rows[:, 0], rows[:, 1], rows[:, 2]
 
-    def _check(self, count: int) -> None:
-        if count > self.limit:
-            raise TooMany(float(count))
-
-    def _joined(
-        self,
-        code: np.ndarray,
-        state: np.ndarray,
-        before: np.ndarray,
-        kept: np.ndarray,
-        after: np.ndarray,
+    def joined(
+        self, code: np.ndarray, state: np.ndarray, moves: Moves, limit: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What there is after such steps: each different pair of a number and a state."""
-        first = np.searchsorted(before, np.arange(self.q))
-        count = np.searchsorted(before, np.arange(self.q), side="right") - first
+        """What there is after such moves: each different pair of a number and a state."""
+        before, kept, after = moves
+        first = np.searchsorted(before, np.arange(self.states))
+        count = np.searchsorted(before, np.arange(self.states), side="right") - first
         each = count[state]
-        total = int(each.sum())
-        self._check(total)
+        if (total := int(each.sum())) > limit:
+            raise TooMany(float(total))
         source = np.repeat(np.arange(len(code)), each)
         within = np.arange(total) - np.repeat(np.cumsum(each) - each, each)
         effect = first[state[source]] + within
-        pairs = distinct((code[source] + kept[effect]) * self.q + after[effect])
-        return np.divmod(pairs, self.q)
+        pairs = distinct((code[source] + kept[effect]) * self.states + after[effect])
+        return np.divmod(pairs, self.states)
+
+    def ending(self, moves: list[Moves]) -> list[np.ndarray]:
+        """Behind each of some moves: from which states can the row still be ended?"""
+        after, out = (x.reshape(self.states, -1)[:, -1] for x in (self.by.next, self.by.written))
+        good = (after == np.arange(self.states)) & (out == self.base + 1)
+        goods = []
+        for before, _, behind in reversed(moves):
+            goods.append(good)
+            good = np.zeros(self.states, bool)
+            good[before[goods[-1][behind]]] = True
+        return goods[::-1]

@@ -25,17 +25,16 @@ than occur, never fewer.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from abc_calib.proof.forms import MOST_SIZES, Unbounded, sizes
+from abc_calib.proof.forms import MOST_SIZES, Undecided, sizes
 from abc_calib.proof.graph import Graph, Query
-from abc_calib.proof.occurrence import Occurrence, Steps
+from abc_calib.proof.occurrence import Occurrence
 from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import TooMany, Walk, distinct
+from abc_calib.proof.walk import Steps, distinct
 
 FEW_SIZES = 400
 """Sizes that are looked at before lines of one row are taken to run against the columns."""
@@ -44,12 +43,12 @@ FEW_SIZES = 400
 class AllWindows:
     """All that queries see: every node that is a prediction, with the places where it is one."""
 
-    def __init__(self, setup: Setup, vocabulary: int):
-        self.setup, self.vocabulary, self.graph = setup, vocabulary, Graph()
+    def __init__(self, setup: Setup):
+        self.setup, self.graph = setup, Graph()
         by = {id(row): Steps(row) for row in (setup.rule.first, setup.rule.later) if row}
         try:
             self._list(by, mirrored=False)
-        except Unbounded:
+        except Undecided:
             if setup.rule.in_rows:
                 raise
             self._list(by, mirrored=True)
@@ -68,9 +67,7 @@ class AllWindows:
                     return
                 state = query.state()
                 machine = rule.first if query.first else rule.later
-                occurrence = Occurrence(query, state.atoms, by[id(machine)])
-                occurrence.settle()
-                pairs.append((state.node, occurrence))
+                pairs.append((state.node, Occurrence(query, state.atoms, by[id(machine)])))
 
             count = len(next(iter(frame.values()))) - 1
             self.sizes += sum(1 for _ in sizes(count, look, setup.period, most))
@@ -82,14 +79,7 @@ class AllWindows:
         return self.setup.rule.base ** self.graph.nodes[node].atoms
 
     def windows(self, node: int, pins: Mapping[int, int], limit: int) -> np.ndarray:
-        """The windows of a node, of all its places, as numbers: see ``Walk``."""
+        """The windows of a node, of all its places, as numbers: see ``Occurrence``."""
         different = {occurrence.key: occurrence for occurrence in self.occurrences[node]}.values()
-        windows = [Walk(place, self.vocabulary, pins, limit).run() for place in different]
+        windows = [place.windows(pins, limit) for place in different]
         return distinct(np.concatenate(windows)) if len(windows) > 1 else windows[0]
-
-    def estimate(self, node: int, limit: int) -> float:
-        """About how many windows a node has."""
-        try:
-            return float(len(self.windows(node, {}, limit)))
-        except TooMany:
-            return float(math.prod([self.setup.rule.base] * self.graph.nodes[node].atoms))

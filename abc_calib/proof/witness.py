@@ -141,10 +141,7 @@ class Runs:
     ):
         self.by, columns = by, max([*lengths, *(column + 1 for _, column in pins)], default=0)
         self.after, written = (x.reshape(by.states, -1) for x in (by.next, by.written))
-        end = self.after[:, -1]  # all tapes have ended
-        good = (end == np.arange(by.states)) & (written[:, -1] == by.base + 1)
-        while ((wider := good | ((end >= 0) & good[end])) != good).any():
-            good = wider
+        (good,) = by.ending(0)  # all tapes have ended
         self.steps: list[np.ndarray] = []
         for column in reversed(range(columns)):
             ended = np.array([length <= column for length in lengths], bool)

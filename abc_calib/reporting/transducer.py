@@ -22,7 +22,8 @@ from abc_calib.files import write_atomically
 from abc_calib.nn.base import in_float64
 from abc_calib.nn.build import model_type
 from abc_calib.nn.transformer.model import Transformer
-from abc_calib.proof.prove import Undecided, check, prepare
+from abc_calib.proof.forms import Undecided
+from abc_calib.proof.prove import check, prepare
 from abc_calib.reporting import transducer_program as template
 from abc_calib.reporting.style import SMALL, TEXT_WIDTH, new_figure, save_figures, styled
 from abc_calib.runs import Run

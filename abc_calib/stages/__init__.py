@@ -6,7 +6,6 @@ what the commands call, and what a notebook calls too.
 
 from abc_calib.plugins import load_plugin
 from abc_calib.proof.export import export
-from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import verify
 from abc_calib.stages.calibrating import calibrate
 from abc_calib.stages.foreign import adopt
@@ -20,5 +19,5 @@ from abc_calib.stages.judging import (
     predict,
     stress,
 )
-from abc_calib.stages.making import retrain, train, train_new
+from abc_calib.stages.making import repair, retrain, train, train_new
 from abc_calib.stages.running import Work, finished, resume

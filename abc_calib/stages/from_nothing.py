@@ -18,12 +18,11 @@ from abc_calib.files import runs_root
 from abc_calib.progress import bar
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
-from abc_calib.proof.repair import repair
 from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.runs import Run
 from abc_calib.stages.calibrating import calibrate
 from abc_calib.stages.judging import ignore
-from abc_calib.stages.making import hopeless, planned, train_new
+from abc_calib.stages.making import hopeless, planned, repair, train_new
 from abc_calib.stages.running import Work, finished
 from abc_calib.training.trainer import Callback, Progress
 from tasks import Task
@@ -73,7 +72,7 @@ def certified(
     if certificate.wrong or (certificate.outcome == "refuted" and certificate.windows):
         if repaired.exists() and any(repaired.iterdir()):
             raise AbcError(f"{repaired} holds an earlier repair: look at it, then remove it")
-        run = repair(run, minutes=minutes, out=repaired)
+        run = repair(run, minutes=minutes, out=repaired, progress=work.progress)
         certificate = Certificate.load(run)
         if certificate.outcome == "certified":
             certificate = verify(run, minutes=minutes)

@@ -1,8 +1,9 @@
-"""The functions that train a run: ``train`` and ``retrain``."""
+"""The functions that train a run: ``train``, ``retrain`` and ``repair``."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +16,10 @@ from abc_calib.config import (
     TaskOptions,
     take,
 )
-from abc_calib.errors import AbcWarning, UsageError
+from abc_calib.errors import AbcError, AbcWarning, UsageError
+from abc_calib.proof.blackbox import only_ours
+from abc_calib.proof.certificate import Certificate
+from abc_calib.proof.decide import decide
 from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
@@ -92,3 +96,36 @@ def retrain(run: AnyRun = None, **work: Any) -> Run:
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
     return train_run(run, take_work(work))
+
+
+def repair(
+    run: AnyRun = None, *, minutes: float = 15.0, out: Path | str | None = None, **work: Any
+) -> Run:
+    """Certify a run, train a copy of it until every window is right, and certify that.
+
+    A retraining from the run's own weights, in a new run with its lines and a certificate. The
+    failing windows are put into training problems of at most the training length, from the first
+    step on. A run that is certified is given back as it is. ``work`` as of ``train``. Raises
+    ``AbcError`` where a model's windows cannot be enumerated or fail in longer problems only.
+    """
+    how, opened = take_work(work), Run.open(run)
+    opened.check()
+    only_ours(opened, "abc repair")
+    before = decide(opened, opened.load_model(), minutes).certificate
+    before.save(opened)
+    if before.outcome == "certified":
+        return opened
+    if not before.windows:
+        raise AbcError(f"{opened} cannot be repaired: {before.reason}")
+
+    def copy(folder: Path) -> None:
+        for name in ("bias.safetensors", "lines.csv"):
+            if (opened.path / name).exists():
+                shutil.copyfile(opened.path / name, folder / name)
+
+    config = opened.config.model_copy(update={"parent": str(opened)})
+    repaired = train_run(Run.create(config, out, copy), how)
+    certificate: Certificate = decide(repaired, repaired.load_model(), minutes).certificate
+    certificate.repair = [{"wrong": before.wrong}]
+    certificate.save(repaired)
+    return repaired

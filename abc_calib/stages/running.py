@@ -10,12 +10,12 @@ from typing import Any
 
 from abc_calib.calibration.pipeline import Deciding
 from abc_calib.config import RunConfig
-from abc_calib.errors import AbcWarning, UsageError
+from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.files import locked
-from abc_calib.nn.base import resolve_device
+from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
 from abc_calib.progress import training as training_bar
-from abc_calib.proof.until import certain
+from abc_calib.proof.until import MarginStopping, certain
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.tracking import Track, tracked, tracker_of
@@ -50,7 +50,9 @@ class Work:
 GOING_ON, WARM_UP = 0.5, 20
 """Part of the learning rate, and its warm-up, of a retraining that goes on from a trial, whose
 weights are trained and whose optimiser is new."""
-
+REPAIRING = 0.25
+"""Part of the learning rate of a repair, which goes on from a trained model."""
+REPAIR = {"steps": 8000, "validate_every": 50, "schedule": "cosine", "stop_early": True}
 
 SOME, WON = 4, 1.0
 """Validations that say something, and progress, in percent of the held-out problems."""
@@ -64,7 +66,8 @@ STANDING = (
 def trainer_of(run: Run, device: str) -> Trainer:
     """Decide what the training of a run does: where it starts, what ends it, with which options.
 
-    A retraining that its windows end goes on from the trial's weights, at half the rate.
+    A retraining that its windows end goes on from the trial's weights, at half the rate; one of a
+    calibrated run, a repair, from that run's, on problems with windows that fail.
     """
     config, options = run.config, run.config.train
     model = build_model(config.kind, config.model, run.data, options.seed)
@@ -77,6 +80,11 @@ def trainer_of(run: Run, device: str) -> Trainer:
             model.load_state_dict(Run.open(config.parent).load_model().state_dict())
         return Trainer(run, model, device, ending, options, start)
     model.set_lines(run.bias())
+    if (broken := repaired_run(config)) is not None:
+        model.load_state_dict(broken.load_model().state_dict())
+        changed = {"learning_rate": REPAIRING * options.learning_rate, "warmup": WARM_UP}
+        options = options.model_copy(update=REPAIR | changed)
+        return Trainer(run, model, device, mining(model, run), options, "parent")
     stopping = certain(model, run.data, options.seed) if options.stop_early else None
     if stopping is not None and (weights := run.trial_weights()):
         start = "trial"
@@ -84,6 +92,28 @@ def trainer_of(run: Run, device: str) -> Trainer:
         rate, warmup = GOING_ON * options.learning_rate, min(WARM_UP, options.warmup)
         options = options.model_copy(update={"learning_rate": rate, "warmup": warmup})
     return Trainer(run, model, device, stopping, options, start)
+
+
+def repaired_run(config: RunConfig) -> Run | None:
+    """The calibrated run that a run is the repair of; None if it is not a repair."""
+    if config.parent is None or not Path(config.parent).is_dir():
+        return None
+    parent = Run.open(config.parent)
+    return parent if parent.config.stage == "calibrated" else None
+
+
+def mining(model: Model, run: Run) -> MarginStopping | None:
+    """What ends a repair, and has problems with failing windows from the first step on.
+
+    ``AbcError`` where no training problem has one.
+    """
+    ending = certain(model, run.data, run.config.train.seed)
+    if ending is not None and not ending.look(model, 0) and not ending.hard:
+        raise AbcError(
+            f"no training number of at most {run.data.length} digits has a failing window: train "
+            "again with another seed"
+        )
+    return ending
 
 
 def train_run(run: Run, work: Work) -> Run:

@@ -19,22 +19,6 @@ HeadKeys = tuple[tuple[tuple[int, float], ...], ...]
 """Of each head of an attention the (slot, bias) of its keys."""
 
 
-class Unnoted:
-    """What takes note of the norms that a bound on rounding needs; here of none."""
-
-    def note(self, module: Any, x: Tensor, inverse: Tensor) -> None:
-        """Inputs ``x (n, d)`` of a normalisation, and one over their deviations."""
-
-    def note_state(self, x: Tensor) -> None:
-        """States ``(n, d)`` before, in and after a layer."""
-
-    def note_parts(self, module: Any, x: Tensor) -> None:
-        """What a map to queries, keys or values gives, ``(n, h, e)``."""
-
-    def note_memory(self, x: Tensor) -> None:
-        """States ``(n, d)`` that cross-attention reads."""
-
-
 class States:
     """Some states ``(n, d)``, and the keys and values that are made of them when first asked for.
 
@@ -69,10 +53,10 @@ class States:
             else:
                 if blocks.memory is not None:
                     states = blocks.norm(blocks.memory, states)
-                blocks.rounding.note_memory(states)
+                blocks.note("memory", states)
             module = getattr(attention, name)
             new_rows = module(states).view(len(states), attention.heads, -1)
-            blocks.rounding.note_parts(module, new_rows)
+            blocks.note(module, new_rows)
             projected = new_rows if projected is None else torch.cat([projected, new_rows])
             self._projected[id(attention), name] = projected
         assert projected is not None
@@ -82,7 +66,8 @@ class States:
 class Blocks:
     """A model in float64, in the parts that tables of states are computed by.
 
-    ``period``: modulo what positions are known. ``tokens``: of a site the embedding of each token
+    ``rounding``: what takes note of the norms that a bound on rounding needs. ``period``: modulo
+    what positions are known. ``tokens``: of a site the embedding of each token
     in each phase, that of token ``i`` in phase ``p`` being number ``i * period + p``.
     """
 
@@ -93,7 +78,7 @@ class Blocks:
         self.encoder = self.decoder if self.stream else list(model.encoder.layers)
         self.memory = None if self.stream or not self.encoder else model.encoder.norm
         self.period = period
-        self.rounding: Any = rounding or Unnoted()
+        self.rounding = rounding
         self.tokens: dict[str, Tensor] = {}
         for site in ("encoder", "self"):
             embedded = model.embed.weight[:, None].expand(-1, period, -1)
@@ -101,12 +86,18 @@ class Blocks:
             at = output_coords(places)
             self.tokens[site] = model.positions.embed(embedded, at).flatten(0, 1)
 
+    def note(self, what: Any, x: Tensor) -> None:
+        """Take note of the largest norm of vectors ``(..., d)``, by what they are."""
+        if self.rounding is not None:
+            self.rounding.note(what, x.norm(dim=-1))
+
     def norm(self, module: Any, x: Tensor) -> Tensor:
         """Layer normalisation, of which the rounding bound takes note."""
         normalised, _, inverse = torch.native_layer_norm(
             x, module.normalized_shape, module.weight, module.bias, module.eps
         )
-        self.rounding.note(module, x, inverse)
+        self.note((module, "input"), x)
+        self.note((module, "inverse"), inverse)
         return normalised
 
     def row(
@@ -123,16 +114,16 @@ class Blocks:
         """
         block = (self.encoder if site == "encoder" else self.decoder)[layer - 1]
         x = slots[0].states.index_select(0, where[0])
-        self.rounding.note_state(x)
+        self.note("state", x)
         x = x.expand(max(map(len, where)), -1)
         for number, heads in enumerate(attentions):
             attention, norm = block.attentions[number], block.norms[number]
             mixed = self._mixed(attention, norm, x, heads, slots, where, number > 0)
             x = x + attention.output(mixed)
-            self.rounding.note_state(x)
+            self.note("state", x)
         hidden = block.feedforward[0](self.norm(block.norms[-1], x)).relu_()
         x = x + block.feedforward[-1](hidden)
-        self.rounding.note_state(x)
+        self.note("state", x)
         return x
 
     def _mixed(
@@ -154,7 +145,7 @@ class Blocks:
         query = None
         if any(len(named) > 1 for named in groups):
             query = attention.query(self.norm(norm, x)).view(len(x), -1, e)
-            self.rounding.note_parts(attention.query, query)
+            self.note(attention.query, query)
 
         def picked(slot: int, name: str, hs: list[int]) -> Tensor:
             projection = slots[slot].projection(self, attention, None if memory else norm, name)
