@@ -119,12 +119,3 @@ class Scan(SetTask):
 
     def held_out_set(self, length: int, law: str = "uniform") -> Problems:
         return self.sets["validation"].between(0, length)
-
-    def test_set(self, length: int, n: int, seed: int) -> Problems:
-        """Of a training length held-out commands, as the split has no others."""
-        if length > LONGEST_TRAINING:
-            return super().test_set(length, n, seed)
-        pairs = self.sets["validation"].between(length, length)
-        if not len(pairs):
-            raise TaskError(f"no held-out SCAN command has {length} actions: choose another length")
-        return pairs.drawn(n, seed, 3, length)
