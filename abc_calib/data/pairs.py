@@ -176,16 +176,12 @@ class PairData(Data):
     """Draws batches of a file of pairs; beyond it, of the rule that they follow."""
 
     task: FilePairs
-    vocabulary: Any
     laws = {"random": "balanced", "carry": "carry", "hard": "hard"}
     """How each test set is drawn where there is a rule."""
 
     def __init__(self, task: FilePairs, options: TrainOptions):
-        self.task, self.options = task, options
-        self.seed = options.seed
         self.coder = Coder(task.tokenizer)
-        self.vocabulary = PairVocabulary(task, self.coder)
-        self.length = self.size = options.length
+        super().__init__(task, options, PairVocabulary(task, self.coder))
         self.tests = tuple(self.laws) if task.follows is not None else ("random",)
 
     @cached_property
