@@ -286,7 +286,7 @@ def drawn(length: int, **law: str) -> Any:
             "number 2 may have one digit alone",
         ),
         (lambda: get_task("subtraction").parse("99-100"), "99-100 is below 0: subtraction takes"),
-        (lambda: drawn(3, law="even"), "addition has no sampling law 'even': choose one of uniform"),
+        (lambda: drawn(3, law="even"), "no sampling law 'even': choose one of uniform"),
         (lambda: drawn(0), "length 0 is not possible for addition: give 1"),
         (lambda: ADDITION.padded(ADDITION.parse("1+1234").operands, 3), "4 digits does not fit 3"),
     ],

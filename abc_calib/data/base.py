@@ -16,7 +16,7 @@ from abc_calib.config import TrainOptions
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout
-from tasks import Rows, Size, Task
+from tasks import Rows, Size
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ class Data(ABC):
     def no_window(self) -> str:
         """Why a model of these data has no window; empty where it may have one."""
         return (
-            f"a window needs one line of digits, last digit first, which {self.task.name} in format "
-            f"{self.options.format} has not: choose the format aligned for digits of two operands, "
+            f"a window needs one line of digits, last digit first, and {self.task.name} in "
+            f"format {self.options.format} has none: choose aligned for two operands of digits, "
             "or leave it out"
         )
 
