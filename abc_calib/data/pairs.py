@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.vocabulary import TokenIds
+from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout
 from tasks.pair_files import Texts
@@ -110,11 +110,6 @@ class Coder:
             )
         return int(token)
 
-    def text(self, ids: Iterable[int], between: str) -> str:
-        """What a person reads."""
-        text = _decoded(self.tokenizer.decode, list(ids))
-        return text.strip() if between else "".join(text.split())
-
 
 def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
     """Their text; ``UsageError`` where the library panics, which is no ``Exception``."""
@@ -129,7 +124,7 @@ def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
         ) from None
 
 
-class PairVocabulary:
+class PairVocabulary(Vocabulary):
     """The tokenizer's ids, then two of ours: padding, and a token that opens sources."""
 
     def __init__(self, task: FilePairs, coder: Coder):
@@ -144,7 +139,9 @@ class PairVocabulary:
         named = tuple(coder.delimiter(text, ids) for text in task.delimiters)
         #: does a token that the tokenizer puts behind a source close it?
         self.closed = ids[-1] != named[-1]
-        self.named = (*named, self.suffix[0]) if self.closed and self.suffix else named
+        self.behind = self.suffix[: int(self.closed)]
+        self.named = (*named, *self.behind)
+        self.delimiters = (self.sos, *self.named)
         self.symbols = [*map(coder.symbol, range(coder.size)), PAD, ""]
         numbers = list(enumerate(self.symbols))
         self.ids = {symbol: i for i, symbol in reversed(numbers)}  # the tokenizer's own come first
@@ -154,22 +151,10 @@ class PairVocabulary:
         n = len(self.blank)
         return [ids[n:] if tuple(ids[:n]) == self.blank else ids for ids in self.coder.ids(texts)]
 
-    @property
-    def delimiters(self) -> tuple[int, ...]:
-        return (self.sos, *self.named)
-
-    @property
-    def tokens(self) -> TokenIds:
-        return TokenIds(len(self.symbols), self.pad, self.sos, self.eos, self.delimiters)
-
-    def __len__(self) -> int:
-        return len(self.symbols)
-
     def text(self, ids: Iterable[int], separator: str = "") -> str:
         """What a person reads, up to the end."""
-        kept = [i for i in ids if i not in (self.pad, self.sos)]
-        kept = kept[: kept.index(self.eos)] if self.eos in kept else kept
-        return self.coder.text(kept, separator)
+        text = _decoded(self.coder.tokenizer.decode, self.shown(ids))
+        return text.strip() if separator else "".join(text.split())
 
 
 class PairData(Data):
@@ -287,8 +272,8 @@ class PairData(Data):
 
     def lay_out(self, problems: Texts) -> Batch:
         vocabulary = self.vocabulary
-        behind = [vocabulary.suffix[0]] if vocabulary.closed and vocabulary.suffix else []
-        sources = [[vocabulary.sos, *ids, *behind] for ids in vocabulary.sources(problems.source)]
+        read = vocabulary.sources(problems.source)
+        sources = [[vocabulary.sos, *ids, *vocabulary.behind] for ids in read]
         written = self.coder.ids(problems.target)
         if self.task.joined:
             written = self.coder.behind(problems.source, problems.target)
