@@ -189,25 +189,23 @@ class PairData(Data):
         return [*widths, width] if self.vocabulary.closed else widths
 
     @cached_property
-    def held_out(self) -> np.ndarray:
-        """Which pairs are kept from training."""
+    def _kept_back(self) -> frozenset[str]:
+        """The sources that are kept from training, without spaces."""
         rng = np.random.default_rng([self.seed, 0])
         chosen = rng.random(len(self.widths)) < 1 / HELD_OUT
         chosen &= self.widths > min(SHORTEST, self.widths.max() - 1)
-        # which may stand there several times, with other spaces
-        sources = np.array([*map(squeezed, self.task.pairs.source)])
-        return np.isin(sources, sources[chosen])
+        return frozenset(map(squeezed, self.task.pairs.take(np.flatnonzero(chosen)).source))
+
+    @cached_property
+    def held_out(self) -> np.ndarray:
+        """Which pairs are kept from training: a source may stand there several times."""
+        sources = map(squeezed, self.task.pairs.source)
+        return np.array([source in self._kept_back for source in sources])
 
     @cached_property
     def everything(self) -> Batch:
         """All pairs of the file."""
         return self.lay_out(self.task.pairs)
-
-    @cached_property
-    def _kept_back(self) -> frozenset[str]:
-        """The sources of the file that are kept from training, without spaces."""
-        held_out = self.task.pairs.take(np.flatnonzero(self.held_out))
-        return frozenset(map(squeezed, held_out.source))
 
     def may_train(self, problems: Texts) -> bool:
         """Is the first of ``problems`` of a training size, and not held out?"""
