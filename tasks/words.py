@@ -68,14 +68,9 @@ class WordTask(WordRule):
             return self.walked(rng, n, low, high, np.ones((n, self._rule.base), bool))
         lengths = rng.integers(low, high + 1, n)
         numbers = np.array([self.symbols.index(word) for word in self.inputs], np.int16)
-        drawn = numbers[rng.integers(0, len(numbers), int(lengths.sum()), np.int16)]
-        source = self.source_of(rng, from_flat(drawn, lengths))
+        source = from_flat(numbers[rng.integers(0, len(numbers), int(lengths.sum()))], lengths)
         answers = [self.solve(self.text(source.row(i))).split() for i in range(n)]
         return Problems.of(source, self.tokens(answers))
-
-    def source_of(self, rng: Rng, drawn: Ragged) -> Ragged:
-        """What sources are made of the words that were drawn, where no rule says which may be."""
-        return drawn
 
     def walked(self, rng: Rng, n: int, low: int, high: int, liked: np.ndarray) -> Problems:
         """``n`` sources of words uniform among those that the rule takes: see ``Transducer.walks``.

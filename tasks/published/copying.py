@@ -37,8 +37,8 @@ class Copying(WordTask):
     train_length = 10
     splits = ("train", "dev", "iid", "test_N")
     usage = "digits separated by spaces, as in '4 7 9 8'"
-    #: does a target have each digit as often as ``REPEATS`` says?
-    repeats: ClassVar[bool] = False
+    #: which side has each digit as often as ``REPEATS`` says: source, target or none
+    repeats: ClassVar[str] = ""
 
     def solve(self, source: str) -> str:
         words = self.words(source)
@@ -55,6 +55,18 @@ class Copying(WordTask):
             for place, word in enumerate(words)
             for _ in range(REPEATS[int(word)] if self.repeats else 1)
         ]
+
+    def pairs(self, rng: Rng, drawn: Ragged) -> Problems:
+        """Sources and targets for the digits that were drawn."""
+        other = drawn.reversed() if self.backward else drawn
+        if self.repeats == "source":
+            return Problems.of(repeated(other), drawn)
+        return Problems.of(drawn, repeated(other) if self.repeats else other)
+
+    def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
+        lengths = rng.integers(low, high + 1, n)
+        digits = rng.integers(0, 10, int(lengths.sum()), np.int16)
+        return self.pairs(rng, from_flat(digits, lengths))
 
     def split(self, name: str) -> Problems:
         """The sets of the paper."""
@@ -86,7 +98,7 @@ class ReCopy(Copying):
     """Each digit once, three or five times: ``3 5 -> 3 5 5 5``."""
 
     name = "recopy"
-    repeats = True
+    repeats = "target"
 
 
 class ReverseReCopy(ReCopy):
@@ -100,11 +112,8 @@ class InvReCopy(Copying):
     """ReCopy undone: ``3 5 5 5 -> 3 5``."""
 
     name = "inv_recopy"
+    repeats = "source"
     usage = "digits repeated as recopy does, as in '3 5 5 5'"
-
-    def source_of(self, rng: Rng, drawn: Ragged) -> Ragged:
-        answer = drawn.reversed() if self.backward else drawn
-        return stretched(answer, REPEATS[answer.values])
 
     def places(self, words: list[str], source: str) -> list[int]:
         """The first place of the repetitions of each digit of the answer."""
@@ -140,8 +149,12 @@ class DeDupe(Copying):
     closes_source = True
     usage = f"digits in runs, as in '0 0 0 5 {EOS}'"
 
-    def source_of(self, rng: Rng, drawn: Ragged) -> Ragged:
-        return stretched(drawn, rng.choice(RUNS, drawn.values.shape))
+    def pairs(self, rng: Rng, drawn: Ragged) -> Problems:
+        times = np.where(drawn.inside, rng.choice(RUNS, drawn.values.shape), 0)
+        source = from_flat(np.repeat(drawn.flat, times[drawn.inside]), times.sum(1))
+        new = drawn.inside.copy()
+        new[:, 1:] &= drawn.values[:, 1:] != drawn.values[:, :-1]
+        return Problems.of(source, from_flat(drawn.values[new], new.sum(1)))
 
     def places(self, words: list[str], source: str) -> list[int]:
         return [i for i, word in enumerate(words) if i == 0 or word != words[i - 1]]
@@ -160,8 +173,12 @@ class PosRetrieve(Copying):
 
     gold_attention = TokenTask.gold_attention
 
+    def pairs(self, rng: Rng, drawn: Ragged) -> Problems:
+        targets = [self.solve(self.text(drawn.row(i))).split() for i in range(len(drawn))]
+        return Problems.of(drawn, self.tokens(targets))
 
-def stretched(digits: Ragged, times: np.ndarray) -> Ragged:
-    """Each digit as often as ``times (n, width)`` says."""
-    times = np.where(digits.inside, times, 0)
+
+def repeated(digits: Ragged) -> Ragged:
+    """Each digit as often as ``REPEATS`` says."""
+    times = np.where(digits.inside, REPEATS[digits.values], 0)
     return from_flat(np.repeat(digits.flat, times[digits.inside]), times.sum(1))
