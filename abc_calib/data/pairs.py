@@ -317,7 +317,12 @@ class PairData(Data):
     def size_of(self, problems: Texts) -> int:
         if self.task.follows is not None:
             return self.task.width(problems.source[0])
-        return max(self.layout(problems).widths)
+        if not (widths := self.layout(problems).widths):
+            example = self.task.pairs.source[0]
+            raise UsageError(
+                f"{problems.source[0]!r} has none of the delimiters: write a source as {example!r}"
+            )
+        return max(widths)
 
 
 def lengths_of(text: str) -> set[int]:
