@@ -186,7 +186,8 @@ class Arithmetic(Task):
         last = DIGITS[self.base - 1]
         numbers = [last if width == 1 else "1" for width in self.widths(3)]
         numbers[0] = last * self.widths(3)[0]
-        form = f"{len(numbers)} numbers of digits 0-{last} with {self.operator} between"
+        many = f"{self.count} numbers" if self.count else "numbers"
+        form = f"{many} of digits 0-{last} with {self.operator} between"
         if len(numbers) == 1:
             form = f"a number of digits 0-{last}"
         return f"{form}, as in {(self.operator or '').join(numbers)!r}"
@@ -219,10 +220,7 @@ class Arithmetic(Task):
         ``length``, then digits. ``carry``: long carry chains and all-nines. ``mixed``: three
         parts balanced to one part carry.
         """
-        if law not in self.laws:
-            raise TaskError(f"unknown sampling law {law!r}: choose one of {', '.join(self.laws)}")
-        if length < 1:
-            raise TaskError(f"length {length} is not possible: give 1 or more")
+        self.check_sampling(length, law)
         if law == "mixed":
             chains = n // 4
             parts = [

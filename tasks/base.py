@@ -29,11 +29,11 @@ def unknown(what: str, name: str, names: Collection[str]) -> str:
     return f"unknown {what} {name!r}: {hint}"
 
 
-def text_of(path: Path) -> str:
-    """The text of a regular file; ``OSError`` or ``ValueError`` for others, which may not end."""
+def bytes_of(path: Path) -> bytes:
+    """Read a regular file; ``OSError`` or ``ValueError`` for others, which may not end."""
     if path.exists() and not path.is_file():
         raise ValueError("it is not a regular file")
-    return path.read_text("utf-8-sig")
+    return path.read_bytes()
 
 
 class TaskError(UsageError):
@@ -47,6 +47,13 @@ def not_a_source(task: Any, source: str, why: str) -> TaskError:
 
 Size = int | tuple[int, int]
 """A length; where an output has rows, digits and how many rows: one number is both."""
+
+
+def extent(size: Size) -> tuple[int, int]:
+    """A size as digits and rows."""
+    return size if isinstance(size, tuple) else (size, size)
+
+
 R = TypeVar("R", bound="Rows")
 
 
@@ -156,6 +163,15 @@ class Task(ABC):
     @abstractmethod
     def read(self, output: str) -> str:
         """What a person reads in a model's ``output`` (most significant digit first)."""
+
+    def check_sampling(self, length: Size, law: str, least: int = 1) -> None:
+        """Raise ``TaskError`` unless problems of that length can be drawn by that law."""
+        if law not in self.laws:
+            choices = ", ".join(self.laws)
+            raise TaskError(f"{self.name} has no sampling law {law!r}: choose one of {choices}")
+        if min(extent(length)) < least:
+            rule = f"give {least} or more"
+            raise TaskError(f"length {length} is not possible for {self.name}: {rule}")
 
     # What a task may know besides
 

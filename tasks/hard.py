@@ -13,7 +13,7 @@ import numpy as np
 
 from tasks.base import Problems
 from tasks.ragged import Ragged, Rng, column, stack, without_zeros
-from tasks.rules import Rule, Transducer
+from tasks.rules import NO, Rule, Transducer
 
 Number = Callable[[Rng, int, int], np.ndarray]
 """Digits of one number, first digit first, from (generator, length, base)."""
@@ -136,14 +136,14 @@ def _choices(by: Transducer) -> tuple[np.ndarray, np.ndarray]:
     """Columns by (is it the first, should it carry, state), and how many of them there are."""
     following = by.next.reshape(by.states, -1)
     options, digits = following.shape[1], (by.columns < by.base).all(0)
-    carries, may_end = _carries(by), following[:, -1] >= 0
+    carries, may_end, starts = _carries(by), following[:, -1] >= 0, _starts(by)
     choices = np.zeros((2, 2, by.states, options), int)
     counts = np.ones((2, 2, by.states), int)
     for state in range(by.states):
         after = following[state]
         allowed = digits & (after >= 0)
         carrying = allowed & carries[after]
-        passing = carrying & ~carries[following[_begin(by, state)]]
+        passing = carrying & ~carries[following[starts[state]]]
         for last in range(2):
             possible = allowed & may_end[after] if last else allowed
             for inside, preferred in enumerate(([allowed & ~carrying], [passing, carrying])):
@@ -154,17 +154,15 @@ def _choices(by: Transducer) -> tuple[np.ndarray, np.ndarray]:
     return choices, counts
 
 
-def _begin(by: Transducer, state: int) -> int:
-    """The start from which a state is reached, whose row's symbol it has."""
+def _starts(by: Transducer) -> dict[int, int]:
+    """From which start each state is reached, whose row's symbol it has."""
+    starts: dict[int, int] = {}
     for start in by.start:
-        reached, queue = {start}, [start]
-        for current in queue:
-            new = {*by.next[current].ravel().tolist()} - reached - {-1}
-            reached |= new
-            queue += new
-        if state in reached:
-            return start
-    raise AssertionError("every state is reached from a start")
+        for state in (queue := [start]):
+            if state not in starts and state != NO:
+                starts[state] = start
+                queue += by.next[state].ravel().tolist()
+    return starts
 
 
 def mutated(task: Any, rng: Rng, parents: Problems, n: int) -> Problems:

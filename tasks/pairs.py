@@ -114,10 +114,6 @@ class FilePairs(Task):
     ) -> Texts:
         return self._rule.texts(self._rule.task.sample(rng, n, length, law, exact))
 
-    def families(self, rng: Rng, n: int, length: int) -> dict[str, Any]:
-        families = self._rule.task.families(rng, n, length)
-        return {name: self._rule.texts(problems) for name, problems in families.items()}
-
     def hard(self, rng: Rng, n: int, length: int) -> Texts:
         return self._rule.texts(self._rule.task.hard(rng, n, length))
 

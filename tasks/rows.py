@@ -16,18 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tasks.arithmetic import DIGITS, Arithmetic
-from tasks.base import Problems, Size, TaskError
+from tasks.base import Problems, Size, TaskError, extent
 from tasks.machine import column_machine
 from tasks.ragged import Ragged, Rng, joined_rows
 from tasks.rules import ABOVE, NO, ROW, Rule, Transducer, reduced
 
 MOST_TOKENS = 50_000_000
 """Of the outputs of a batch; beyond it a sample is too large to hold."""
-
-
-def extent(size: Size) -> tuple[int, int]:
-    """A size as digits and rows."""
-    return size if isinstance(size, tuple) else (size, size)
 
 
 class RowTask(Arithmetic):
@@ -89,12 +84,8 @@ class RowTask(Arithmetic):
         few others, of which carries run far. ``few``: operands of two different digits in each
         problem. ``mixed``: a third of each.
         """
-        if law not in self.laws:
-            raise TaskError(f"unknown sampling law {law!r}: choose one of {', '.join(self.laws)}")
-        digits, rows = extent(length)
-        if min(digits, rows) < 1:
-            raise TaskError(f"size {digits}x{rows} is not possible: give 1x1 or more")
-        counts = self.counts(rng, n, (digits, rows), exact)
+        self.check_sampling(length, law)
+        counts = self.counts(rng, n, length, exact)
         kind = {"balanced": 0, "carry": 1, "few": 2}.get(law, rng.integers(0, 3, (n, 1)))
         kind = np.broadcast_to(kind, (n, 1))
         two = np.where(kind == 2, rng.integers(0, self.base, (n, 2)), [0, self.base - 1])
@@ -111,11 +102,10 @@ class RowTask(Arithmetic):
             operands.append(Ragged(trimmed.values, np.where(absent, 0, trimmed.lengths)))
         return self.problems(*operands)
 
-    @abstractmethod
-    def counts(
-        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
-    ) -> tuple[np.ndarray, ...]:
+    def counts(self, rng: Rng, n: int, size: Size, exact: bool) -> tuple[np.ndarray, ...]:
         """Digits of every operand, ``(n,)`` each; 0 for one that a problem does not have."""
+        widths = self.widths(size)
+        return tuple(np.full(n, w) if exact else rng.integers(1, w + 1, n) for w in widths)
 
     def families(self, rng: Rng, n: int, length: Size) -> dict[str, Problems]:
         """Hard operands: all nines, powers, one digit, repeated digits, very different widths."""
@@ -128,12 +118,16 @@ class RowTask(Arithmetic):
                 values = np.where(chosen, number(rng, operand, self.base), operand.values)
                 operands.append(self._trimmed(rng, values, operand.lengths))
             by_family[name] = self.problems(*operands)
-        by_family["very different widths"] = self.lopsided(rng, n, extent(length))
+        by_family["very different widths"] = self.lopsided(rng, n, length)
         return by_family
 
-    @abstractmethod
-    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
+    def lopsided(self, rng: Rng, n: int, size: Size) -> Problems:
         """Problems of whose operands one is much longer than the others."""
+        widths = self.widths(size)
+        longest = np.arange(n) % 2 if self.count else rng.integers(0, len(widths), n)
+        short = [np.minimum(rng.integers(1, 3, n), width) for width in widths]
+        counts = [np.where(longest == k, widths[k], count) for k, count in enumerate(short)]
+        return self.problems(*(self._random(rng, count) for count in counts))
 
 
 _NUMBERS: dict[str, Callable[[Rng, Ragged, int], Any]] = {
@@ -212,21 +206,7 @@ class LongMultiplication(RowTask):
 
     def read(self, output: str) -> str:
         rows = output.removeprefix(ROW).split(ROW)
-        number = rows[0] + "".join(row[-1:] for row in rows[1:])
-        return number.lstrip("0") or number[-1:]
-
-    def counts(
-        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
-    ) -> tuple[np.ndarray, ...]:
-        if exact:
-            return np.full(n, size[0]), np.full(n, size[1])
-        return rng.integers(1, size[0] + 1, n), rng.integers(1, size[1] + 1, n)
-
-    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
-        turned = np.arange(n) % 2 == 0
-        few = np.minimum(rng.integers(1, 3, n), size[0]), np.minimum(rng.integers(1, 3, n), size[1])
-        counts = np.where(turned, size[0], few[0]), np.where(turned, few[1], size[1])
-        return self.problems(*(self._random(rng, count) for count in counts))
+        return super().read(rows[0] + "".join(row[-1:] for row in rows[1:]))
 
 
 class Sum(RowTask):
@@ -264,30 +244,13 @@ class Sum(RowTask):
         return max(int(o.lengths.max(initial=1)) for o in operands), len(operands)
 
     def read(self, output: str) -> str:
-        number = output.split(ROW)[0]
-        return number.lstrip("0") or number[-1:]
+        return super().read(output.split(ROW)[0])
 
-    @property
-    def usage(self) -> str:
-        last = DIGITS[self.base - 1]
-        return f"numbers of digits 0-{last} with + between, as in '{last * 3}+1+1'"
-
-    def counts(
-        self, rng: Rng, n: int, size: tuple[int, int], exact: bool
-    ) -> tuple[np.ndarray, ...]:
-        digits, rows = size
-        if exact:
-            return (np.full(n, digits),) * rows
-        how_many = rng.integers(1, rows + 1, n)
-        each = (rng.integers(1, digits + 1, n) for _ in range(rows))
-        return tuple(np.where(k < how_many, count, 0) for k, count in enumerate(each))
-
-    def lopsided(self, rng: Rng, n: int, size: tuple[int, int]) -> Problems:
-        digits, rows = size
-        long = rng.integers(0, rows, n)
-        short = [np.minimum(rng.integers(1, 3, n), digits) for _ in range(rows)]
-        counts = [np.where(long == k, digits, count) for k, count in enumerate(short)]
-        return self.problems(*(self._random(rng, count) for count in counts))
+    def counts(self, rng: Rng, n: int, size: Size, exact: bool) -> tuple[np.ndarray, ...]:
+        rows = extent(size)[1]
+        numbers = np.full(n, rows) if exact else rng.integers(1, rows + 1, n)
+        counts = super().counts(rng, n, size, exact)
+        return tuple(np.where(k < numbers, count, 0) for k, count in enumerate(counts))
 
 
 # Their rules

@@ -44,16 +44,17 @@ class TokenTask(Task):
         self, rng: Rng, n: int, length: int, law: str = "uniform", exact: bool = False
     ) -> Problems:
         """Draw ``n`` pairs of lengths from ``shortest`` (``exact``: all) to ``length``."""
-        self.check(length, law, self.least)
+        self.check_sampling(length, law, self.least)
         return self.sample_between(rng, n, length if exact else min(self.shortest, length), length)
 
     def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
         """Draw ``n`` pairs of lengths from ``low`` to ``high``, both possible."""
         raise NotImplementedError
 
-    @abstractmethod
     def split(self, name: str) -> Problems:
         """A set of data of the papers by its name; ``TaskError`` names those that there are."""
+        sets = ", ".join(self.splits)
+        raise TaskError(f"{self.name} has no set {name!r}: choose one of {sets}")
 
     @abstractmethod
     def training_set(self, length: int) -> Problems:
@@ -124,21 +125,7 @@ class TokenTask(Task):
         return " ".join(words[token] for token in tokens)
 
     def tokens(self, rows: Sequence[Sequence[str]]) -> Ragged:
-        """Rows of words, all of them symbols."""
-        numbers = {symbol: i for i, symbol in enumerate(self.symbols)}
+        """Rows of words, all of them symbols or separators."""
+        numbers = {symbol: i for i, symbol in enumerate((*self.symbols, *self.separators))}
         flat = np.array([numbers[word] for row in rows for word in row], np.int16)
         return from_flat(flat, np.array([len(row) for row in rows]))
-
-    def check(self, length: int, law: str, shortest: int) -> None:
-        """``TaskError`` unless pairs of that length can be drawn by that law."""
-        if law not in self.laws:
-            raise TaskError(
-                f"{self.name} has no sampling law {law!r}: choose {' or '.join(self.laws)}"
-            )
-        if length < shortest:
-            raise TaskError(
-                f"length {length} is not possible for {self.name}: give {shortest} or more"
-            )
-
-    def no_split(self, name: str) -> TaskError:
-        return TaskError(f"{self.name} has no set {name!r}: choose one of {', '.join(self.splits)}")

@@ -188,9 +188,7 @@ class WordRule(TokenTask):
     @cached_property
     def _fronts(self) -> np.ndarray:
         """The letters that stand in front of a source, for rows."""
-        if self.counted:
-            return np.array([len(self.symbols)])
-        return np.array([self.symbols.index(word) for word in self.row_words])
+        return self.tokens([(TICK,) if self.counted else self.row_words]).flat
 
     @property
     def usage(self) -> str:
@@ -215,13 +213,8 @@ class WordRule(TokenTask):
     def _read(self, *sources: str) -> Problems:
         tapes = list[Ragged]()
         for number, parts in enumerate(zip(*map(self.parts, sources), strict=True)):
-            if number == 0 and self.counted:
-                count = np.array([*map(self._count, parts)])
-                ticks = np.full((len(count), count.max()), len(self.symbols), np.int16)
-                tapes.append(Ragged(ticks, count))
-                continue
             front = number == 0 and self.in_front
-            read = self.tokens([*map(self._row_words if front else self.words, parts)])
+            read = self.tokens([*map(self._front_words if front else self.words, parts)])
             tapes.append(read.reversed() if self.backward and not front else read)
         problems = self.posed(self._by_turns(tapes))
         if len(problems) < len(sources):
@@ -237,20 +230,18 @@ class WordRule(TokenTask):
             raise not_a_source(self, source, f"it has {counted(len(parts), 'parts')}, not {needed}")
         return parts
 
-    def _row_words(self, text: str) -> list[str]:
-        """What a source has in front: a word for each row."""
-        words = text.split()
-        strange = [word for word in words if word not in self.row_words]
-        if strange or not words:
-            why = f"{strange[0]!r} is not one of its words" if words else "it is empty"
-            raise not_a_source(self, text.strip(), why)
-        return words
-
-    def _count(self, text: str) -> int:
-        """The number of rows in front of a source."""
-        if not re.fullmatch(r"[1-9]\d{0,4}", text.strip()):
-            raise not_a_source(self, text.strip(), "it has no number of rows, 1 to 99999")
-        return int(text)
+    def _front_words(self, text: str) -> list[str]:
+        """What a source has in front: a word for each row, or how many rows there are."""
+        words, why = text.split(), "it is empty"
+        if self.counted:
+            if re.fullmatch(r"[1-9]\d{0,4}", text.strip()):
+                return [TICK] * int(text)
+            why = "it has no number of rows, 1 to 99999"
+        elif strange := [word for word in words if word not in self.row_words]:
+            why = f"{strange[0]!r} is not one of its words"
+        elif words:
+            return words
+        raise not_a_source(self, text.strip(), why)
 
     def write(self, problems: Problems, row: int) -> str:
         if not self.delimiters and not self.in_rows:
@@ -318,9 +309,8 @@ class WordRule(TokenTask):
         tapes = [letters[k] for k in rule.first.tapes]
         _, code = rule.first.run(tapes, symbol)
         fits = code != NO
-        total, k = np.sum([tape.lengths for tape in tapes], 0), self.stride
-        for j, tape in enumerate(tapes):
-            fits &= tape.lengths == (tapes[0].lengths if k == 1 else (total + k - 1 - j) // k)
+        for tape in tapes if self.stride == 1 else ():  # the letters of one text see to it
+            fits &= tape.lengths == tapes[0].lengths
         if self.in_front:
             is_front = np.isin(letters[0].values, self._fronts) | ~letters[0].inside
             fits &= is_front.all(1) & (letters[0].lengths > 0)

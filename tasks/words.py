@@ -49,7 +49,7 @@ class WordTask(WordRule):
         """
         if law != "few":
             return super().sample(rng, n, length, law, exact)
-        self.check(length, law, self.least)
+        self.check_sampling(length, law, self.least)
         low = length if exact else min(self.shortest, length)
         return self.walked(rng, n, low, length, np.tile(self._few, (n, 1)))
 
@@ -64,7 +64,7 @@ class WordTask(WordRule):
         return np.isin(np.arange(self._rule.base), chosen)
 
     def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
-        if self.rule() is not None:
+        if self.redrawn:
             return self.walked(rng, n, low, high, np.ones((n, self._rule.base), bool))
         lengths = rng.integers(low, high + 1, n)
         numbers = np.array([self.symbols.index(word) for word in self.inputs], np.int16)
@@ -124,9 +124,6 @@ class WordTask(WordRule):
             return None
         drawn = self.sample(rng, n + n // 4 + 8, length, law, exact)
         return drawn.take(np.flatnonzero(~_held_out(drawn.source))[:n])
-
-    def split(self, name: str) -> Problems:
-        raise self.no_split(name)
 
     def training_set(self, length: int) -> Problems:
         return self._distinct(0, TRAINING, min(self.shortest, length), length)

@@ -15,16 +15,10 @@ MOST_OF_THEM = 0.9
 """Share of pairs that follow a rule from which on it is theirs, and the others are wrong."""
 TRIED = 200
 """Problems by which a rule is recognised."""
-WAYS = {
-    "backwards": "answers backwards",
-    "columns": "answers backwards with all zeros",
-    "zeros": "answers filled with zeros",
-    "backwards-zeros": "answers backwards, filled with zeros",
-    "reversed": "operands backwards",
-    "padded": "operands padded",
-}
-"""What may follow a task in the name of a rule. ``columns``: from the last digit on, with every
-zero that a column gives; filled answers have one width for every width of operands."""
+WAYS = ("backwards", "columns", "zeros", "backwards-zeros", "reversed", "padded")
+"""What may follow a task in the name of a rule: answers backwards; the same with every zero that a
+column gives; answers filled with zeros to one width for every width of operands, and the same
+backwards; operands backwards; operands padded to one width."""
 NUMBER = r"[0-9a-z](?:{between}[0-9a-z])*"
 
 
@@ -74,20 +68,9 @@ class Written:
         return not self.ways.isdisjoint(("zeros", "backwards-zeros"))
 
     @property
-    def backwards(self) -> bool:
-        """Do answers begin with their last digit?"""
-        return not self.ways.isdisjoint(("backwards", "columns", "backwards-zeros"))
-
-    @property
     def name(self) -> str:
-        """``addition backwards padded``: what ``rule_named`` reads."""
+        """``addition backwards padded``, as ``rule_named`` and ``--task`` take it."""
         return " ".join((self.task.name, *(way for way in WAYS if way in self.ways)))
-
-    @property
-    def description(self) -> str:
-        """The same for people: ``addition, answers backwards``."""
-        ways = (text for way, text in WAYS.items() if way in self.ways)
-        return ", ".join((self.task.name, *ways))
 
     def _numbers(self, text: str) -> list[str]:
         """The operands of a source of the task, from their first digit to their last, or back."""
@@ -122,7 +105,8 @@ class Written:
         if self.filled:
             width = max(int(operand.lengths[row]) for operand in problems.operands)
             answer = answer.zfill(width + self.extra)
-        return self.target.write(answer[::-1] if self.backwards else answer)
+        forwards = self.ways.isdisjoint(("backwards", "columns", "backwards-zeros"))
+        return self.target.write(answer if forwards else answer[::-1])
 
     def texts(self, problems: Any) -> Texts:
         """Problems of the rule's own task as pairs."""
@@ -181,10 +165,9 @@ def rule_of(pairs: Texts, name: str = "") -> Written | None:
 def _is_padded(rule: Written, source: str) -> bool:
     """Are the operands of a source written in one width, which may be more than they need?"""
     try:
-        text = rule.problem(source)
+        widths = tuple(map(len, re.findall("[0-9a-z]+", rule.problem(source))))
     except TaskError:
         return True
-    widths = tuple(len(part) for part in re.split("[^0-9a-z]+", text) if part)
     return widths == rule.task.widths(max(widths, default=0))
 
 

@@ -238,6 +238,8 @@ def test_a_token_of_the_tokenizer_is_not_taken_for_padding(tmp_path):
     ids = data.everything.target[0].tolist()
     symbols = [data.vocabulary.symbols[i] for i in ids[: ids.index(2)]]
     assert data.read(symbols) == "2@1"
+    with pytest.raises(UsageError, match="'12' has none of the delimiters: write a source as"):
+        data.lay_out(data.task.parse("12"))
 
 
 @pytest.mark.parametrize("name", ["addition", "multiplication"])

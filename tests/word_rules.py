@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tasks import WordTask
+from tasks.copies import Duplicate
 from tasks.rules import ROW
+from tasks.tape import Tape
 
 
 def repeated(words: list[str], below: Callable[[list[str]], list[str]]) -> str:
@@ -103,40 +105,18 @@ class Behind(Copied):
         return " ".join(words[2:])
 
 
-class Twice(Copied):
+class Twice(Duplicate):
     """The source, and in a second row again."""
 
     name = "twice_in_rows"
-    rereads = True
-
-    def end(self, state: int) -> Any:
-        return (ROW,)
-
-    def step_below(self, state: int, above: str, *word: str) -> Any:
-        return (state, above) if above == word[0] else None
-
-    def end_below(self, state: int) -> Any:
-        return ()
+    symbols = ("a", "b")
 
     def expected(self, words: list[str]) -> str:
         return " ".join([*words, ROW, *words])
 
 
-class Cells(Again):
+class Cells(Tape):
     """An elementary cellular automaton, rule 110, with zeros at both ends."""
-
-    name = "cells"
-    symbols = ("0", "1")
-    ahead = 1
-    start = ("0", "0")
-
-    def step(self, state: tuple[str, str], cell: str) -> Any:
-        left, here = state
-        return (here, cell), str(110 >> int(left + here + cell, 2) & 1)
-
-    def end(self, state: tuple[str, str]) -> Any:
-        left, here = state
-        return (str(110 >> int(left + here + "0", 2) & 1),)
 
     def expected(self, words: list[str]) -> str:
         def below(row: list[str]) -> list[str]:

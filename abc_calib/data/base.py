@@ -16,7 +16,7 @@ from abc_calib.config import TrainOptions
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout
-from tasks import Rows, Size, Task
+from tasks import Rows, Size
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class Data(ABC):
     """
 
     task: Any
+    vocabulary: Any
     tests: tuple[str, ...]
     #: are outputs decoded and compared token by token, or only judged as a whole?
     decoded: ClassVar[bool] = False
@@ -75,13 +76,13 @@ class Data(ABC):
     #: symbols that only say where a digit stands: exact match and reading leave them out
     hints: tuple[str, ...] = ()
 
-    def __init__(self, task: Task, options: TrainOptions):
+    def __init__(self, task: Any, options: TrainOptions, vocabulary: Any = None):
         self.task = task
         self.options = options
         self.seed, self.length = options.seed, options.length
         #: the largest training problem: its length, and of outputs of several rows their number
         self.size: Any = options.length
-        self.vocabulary = Vocabulary(task)
+        self.vocabulary = vocabulary or Vocabulary(task)
 
     @abstractmethod
     def training(self, step: int, n: int, exact: bool = False) -> Batch:
@@ -180,8 +181,11 @@ class Data(ABC):
     @property
     def no_window(self) -> str:
         """Why a model of these data has no window; empty where it may have one."""
-        rule = "a window follows an answer that is read from the last digit, and"
-        return f"{rule} {self.task.name} has none; leave it out"
+        return (
+            f"a window needs one line of digits, last digit first, and {self.task.name} in "
+            f"format {self.options.format} has none: choose aligned for two operands of digits, "
+            "or leave it out"
+        )
 
     def gold_attention(self, batch: Batch) -> list[list[int]] | None:
         """For each row the word that each target token is read from; None if nothing says so."""

@@ -87,8 +87,12 @@ class DigitData(Data):
     broad: ClassVar[tuple[str, ...]] = ("mixed",)
 
     def __init__(self, task: Arithmetic, options: TrainOptions):
-        super().__init__(task, options)
         self.format = Format(options.format)
+        self.hints = self.format.hints
+        if clash := {*self.hints} & {*task.symbols}:
+            rule = f"{task.name} has the symbol {min(clash)} itself; choose the format free"
+            raise OptionError("format", options.format, rule)
+        super().__init__(task, options, Vocabulary(task, self.hints))
         if options.sampling not in task.laws:
             raise OptionError("sampling", options.sampling, f"choose {', '.join(task.laws)}")
         self.sampling = options.sampling
@@ -96,11 +100,6 @@ class DigitData(Data):
         self.tests = tuple(self.laws)
         #: do the digits of all operands stand column by column?
         self.aligned = self.format.aligned and task.operator is not None
-        self.hints = self.format.hints
-        if clash := {*self.hints} & {*task.symbols}:
-            rule = f"{task.name} has the symbol {min(clash)} itself; choose the format free"
-            raise OptionError("format", options.format, rule)
-        self.vocabulary = Vocabulary(task, self.hints)
 
     # Batches
 
@@ -259,17 +258,8 @@ class DigitData(Data):
 
     @property
     def no_window(self) -> str:
-        """Operands that stand one after another have none."""
-        if self.hints:
-            rule = "a window follows the digits, and hints stand between them"
-            return f"{rule}; choose the format free"
-        if self.aligned or len(self.layout_at(1).parts) == 1:
-            return ""
-        return (
-            f"the operands of {self.task.name} in format {self.format.text} stand one after "
-            "another, and a window follows one line; choose the format aligned, which "
-            "interleaves their digits"
-        )
+        one_line = self.aligned or len(self.layout_at(1).parts) == 1
+        return "" if one_line and not self.hints else super().no_window
 
     def size_of(self, problems: Problems) -> int:
         return int(max(operand.lengths[0] for operand in problems.operands))
@@ -286,6 +276,7 @@ class RowData(DigitData):
     task: RowTask
     fit = "rows"
     broad = RowTask.laws
+    no_window = Data.no_window
 
     def __init__(self, task: RowTask, options: TrainOptions, rows: int | None = None):
         if options.format != "free":
@@ -334,7 +325,3 @@ class RowData(DigitData):
             "operands": task.count if task.count > 1 else None,
             "usage": task.usage,
         }
-
-    @property
-    def no_window(self) -> str:
-        return f"a window follows one line, and {self.task.name} writes rows; leave it out"

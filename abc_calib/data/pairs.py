@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from abc_calib.config import TrainOptions
 from abc_calib.data.base import Batch, Data
-from abc_calib.data.vocabulary import TokenIds
+from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout
 from tasks.pair_files import Texts
@@ -110,11 +110,6 @@ class Coder:
             )
         return int(token)
 
-    def text(self, ids: Iterable[int], between: str) -> str:
-        """What a person reads."""
-        text = _decoded(self.tokenizer.decode, list(ids))
-        return text.strip() if between else "".join(text.split())
-
 
 def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
     """Their text; ``UsageError`` where the library panics, which is no ``Exception``."""
@@ -129,7 +124,7 @@ def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
         ) from None
 
 
-class PairVocabulary:
+class PairVocabulary(Vocabulary):
     """The tokenizer's ids, then two of ours: padding, and a token that opens sources."""
 
     def __init__(self, task: FilePairs, coder: Coder):
@@ -144,7 +139,9 @@ class PairVocabulary:
         named = tuple(coder.delimiter(text, ids) for text in task.delimiters)
         #: does a token that the tokenizer puts behind a source close it?
         self.closed = ids[-1] != named[-1]
-        self.named = (*named, self.suffix[0]) if self.closed and self.suffix else named
+        self.behind = self.suffix[: int(self.closed)]
+        self.named = (*named, *self.behind)
+        self.delimiters = (self.sos, *self.named)
         self.symbols = [*map(coder.symbol, range(coder.size)), PAD, ""]
         numbers = list(enumerate(self.symbols))
         self.ids = {symbol: i for i, symbol in reversed(numbers)}  # the tokenizer's own come first
@@ -154,38 +151,22 @@ class PairVocabulary:
         n = len(self.blank)
         return [ids[n:] if tuple(ids[:n]) == self.blank else ids for ids in self.coder.ids(texts)]
 
-    @property
-    def delimiters(self) -> tuple[int, ...]:
-        return (self.sos, *self.named)
-
-    @property
-    def tokens(self) -> TokenIds:
-        return TokenIds(len(self.symbols), self.pad, self.sos, self.eos, self.delimiters)
-
-    def __len__(self) -> int:
-        return len(self.symbols)
-
     def text(self, ids: Iterable[int], separator: str = "") -> str:
         """What a person reads, up to the end."""
-        kept = [i for i in ids if i not in (self.pad, self.sos)]
-        kept = kept[: kept.index(self.eos)] if self.eos in kept else kept
-        return self.coder.text(kept, separator)
+        text = _decoded(self.coder.tokenizer.decode, self.shown(ids))
+        return text.strip() if separator else "".join(text.split())
 
 
 class PairData(Data):
     """Draws batches of a file of pairs; beyond it, of the rule that they follow."""
 
     task: FilePairs
-    vocabulary: Any
     laws = {"random": "balanced", "carry": "carry", "hard": "hard"}
     """How each test set is drawn where there is a rule."""
 
     def __init__(self, task: FilePairs, options: TrainOptions):
-        self.task, self.options = task, options
-        self.seed = options.seed
         self.coder = Coder(task.tokenizer)
-        self.vocabulary = PairVocabulary(task, self.coder)
-        self.length = self.size = options.length
+        super().__init__(task, options, PairVocabulary(task, self.coder))
         self.tests = tuple(self.laws) if task.follows is not None else ("random",)
 
     @cached_property
@@ -208,25 +189,23 @@ class PairData(Data):
         return [*widths, width] if self.vocabulary.closed else widths
 
     @cached_property
-    def held_out(self) -> np.ndarray:
-        """Which pairs are kept from training."""
+    def _kept_back(self) -> frozenset[str]:
+        """The sources that are kept from training, without spaces."""
         rng = np.random.default_rng([self.seed, 0])
         chosen = rng.random(len(self.widths)) < 1 / HELD_OUT
         chosen &= self.widths > min(SHORTEST, self.widths.max() - 1)
-        # which may stand there several times, with other spaces
-        sources = np.array([*map(squeezed, self.task.pairs.source)])
-        return np.isin(sources, sources[chosen])
+        return frozenset(map(squeezed, self.task.pairs.take(np.flatnonzero(chosen)).source))
+
+    @cached_property
+    def held_out(self) -> np.ndarray:
+        """Which pairs are kept from training: a source may stand there several times."""
+        sources = map(squeezed, self.task.pairs.source)
+        return np.array([source in self._kept_back for source in sources])
 
     @cached_property
     def everything(self) -> Batch:
         """All pairs of the file."""
         return self.lay_out(self.task.pairs)
-
-    @cached_property
-    def _kept_back(self) -> frozenset[str]:
-        """The sources of the file that are kept from training, without spaces."""
-        held_out = self.task.pairs.take(np.flatnonzero(self.held_out))
-        return frozenset(map(squeezed, held_out.source))
 
     def may_train(self, problems: Texts) -> bool:
         """Is the first of ``problems`` of a training size, and not held out?"""
@@ -291,8 +270,8 @@ class PairData(Data):
 
     def lay_out(self, problems: Texts) -> Batch:
         vocabulary = self.vocabulary
-        behind = [vocabulary.suffix[0]] if vocabulary.closed and vocabulary.suffix else []
-        sources = [[vocabulary.sos, *ids, *behind] for ids in vocabulary.sources(problems.source)]
+        read = vocabulary.sources(problems.source)
+        sources = [[vocabulary.sos, *ids, *vocabulary.behind] for ids in read]
         written = self.coder.ids(problems.target)
         if self.task.joined:
             written = self.coder.behind(problems.source, problems.target)
@@ -338,7 +317,12 @@ class PairData(Data):
     def size_of(self, problems: Texts) -> int:
         if self.task.follows is not None:
             return self.task.width(problems.source[0])
-        return max(self.layout(problems).widths)
+        if not (widths := self.layout(problems).widths):
+            example = self.task.pairs.source[0]
+            raise UsageError(
+                f"{problems.source[0]!r} has none of the delimiters: write a source as {example!r}"
+            )
+        return max(widths)
 
 
 def lengths_of(text: str) -> set[int]:

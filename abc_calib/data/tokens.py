@@ -47,7 +47,7 @@ class TokenData(Data):
         super().__init__(task, options)
         if options.format != "free":
             raise OptionError("format", options.format, f"{task.name} has only the format free")
-        task.check(options.length, options.sampling, task.shortest)
+        task.check_sampling(options.length, options.sampling, task.shortest)
         names = [name for name in task.splits if not name.endswith("N")]
         self.tests = (*(self.drawn if task.redrawn else ("random",)), *names)
         self._order: tuple[int, np.ndarray] | None = None

@@ -6,8 +6,9 @@ this is the paper's vocabulary of 15: ten digits, ``+ *``, SOS ``$``, EOS ``&``,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from abc_calib.errors import UsageError
 from tasks import Task
@@ -40,6 +41,9 @@ class TokenIds:
 class Vocabulary:
     """The token ids of one task's symbols and of a format's, followed by SOS, EOS and PAD."""
 
+    symbols: Sequence[str]
+    rows: tuple[int, ...] = ()
+
     def __init__(self, task: Task, extra: tuple[str, ...] = ()):
         self.symbols = (*task.symbols, *task.separators, *extra, SOS, EOS, PAD)
         self.ids = {symbol: i for i, symbol in enumerate(self.symbols)}
@@ -62,10 +66,9 @@ class Vocabulary:
 
     def text(self, ids: Iterable[int], separator: str = "") -> str:
         """The symbols up to the first EOS, without SOS and PAD."""
-        shown = []
-        for i in ids:
-            if i == self.eos:
-                break
-            if i not in (self.sos, self.pad):
-                shown.append(self.symbols[i])
-        return separator.join(shown)
+        return separator.join(self.symbols[i] for i in self.shown(ids))
+
+    def shown(self, ids: Iterable[int]) -> list[int]:
+        """The ids up to the first EOS, without SOS and PAD."""
+        inside = takewhile(lambda i: i != self.eos, ids)
+        return [i for i in inside if i not in (self.sos, self.pad)]

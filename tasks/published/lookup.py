@@ -129,7 +129,7 @@ class Lookups(WordTask):
     def split(self, name: str) -> Problems:
         chains = self.sets.named(name)
         if chains is None:
-            raise self.no_split(name)
+            return super().split(name)
         return self.pairs(chains, np.random.default_rng([123, *name.encode()]))
 
     def training_set(self, length: int) -> Problems:

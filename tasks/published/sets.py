@@ -28,7 +28,7 @@ class SetTask(TokenTask):
 
     def split(self, name: str) -> Problems:
         if name not in self.splits:
-            raise self.no_split(name)
+            return super().split(name)
         return self.sets[name]
 
     def sample_between(self, rng: Rng, n: int, low: int, high: int) -> Problems:
@@ -53,7 +53,10 @@ class SetTask(TokenTask):
         return self.held_out_set(length)
 
     def test_set(self, length: int, n: int, seed: int) -> Problems:
+        """Those of the test set, or where it has none of that length, held-out ones."""
         pairs = self.sets["test"].between(length, length)
+        if not len(pairs):
+            pairs = self.sets["validation"].between(length, length)
         if not len(pairs):
             lengths = ", ".join(map(str, np.unique(self.sets["test"].answer.lengths)))
             raise TaskError(
