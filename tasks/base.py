@@ -29,11 +29,11 @@ def unknown(what: str, name: str, names: Collection[str]) -> str:
     return f"unknown {what} {name!r}: {hint}"
 
 
-def bytes_of(path: Path) -> bytes:
-    """Read a regular file; ``OSError`` or ``ValueError`` for others, which may not end."""
+def text_of(path: Path) -> str:
+    """The text of a regular file; ``OSError`` or ``ValueError`` for others, which may not end."""
     if path.exists() and not path.is_file():
         raise ValueError("it is not a regular file")
-    return path.read_bytes()
+    return path.read_text("utf-8-sig")
 
 
 class TaskError(UsageError):

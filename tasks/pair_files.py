@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.base import TaskError, bytes_of
+from tasks.base import TaskError
 
 SOURCES = ("source", "input", "prompt", "question", "problem", "instruction", "src", "x")
 TARGETS = ("target", "output", "completion", "answer", "response", "label", "tgt", "y")
@@ -76,7 +76,9 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
     Numbers count as they are written. ``TaskError`` says what was found instead, and where.
     """
     try:
-        raw = bytes_of(path)
+        if path.exists() and not path.is_file():
+            raise ValueError("it is not a regular file")
+        raw = path.read_bytes()
         text = _text(raw)
     except FileNotFoundError:
         raise TaskError(f"there is no file {path}: name a file of pairs") from None

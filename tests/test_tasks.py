@@ -95,9 +95,19 @@ def test_parity_writes_the_running_xor_from_the_last_bit(number):
     assert answer[::-1] == "".join(running)
 
 
-def test_sources_may_have_spaces_and_leading_zeros():
-    assert get_task("addition").solve(" 1 2 + 007 ") == "19"
-    assert get_task("multiplication").solve("12*006") == "72"
+@pytest.mark.parametrize(
+    ("name", "source", "answer"),
+    [
+        ("successor", "199", "200"),
+        ("addition", " 1 2 + 007 ", "19"),
+        ("addition", "0+0", "0"),
+        ("multiplication", "123*6", "738"),
+        ("multiplication", "12*006", "72"),
+        ("parity", "1011", "1"),
+    ],
+)
+def test_sources_as_a_person_writes_them(name, source, answer):
+    assert get_task(name).solve(source) == answer
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)
@@ -214,6 +224,33 @@ def test_the_carry_law_has_long_chains(name, base, often):
     assert share("carry") > often
     assert share("balanced") < 0.1
     assert name != "addition" or share("carry") * 0.15 < share("mixed") < share("carry") * 0.5
+
+
+# Padding
+
+
+@given(
+    st.sampled_from([name for name in ARITHMETIC if name != "parity"]),
+    BASES,
+    st.integers(0, 11),
+    st.integers(0, 2**32),
+)
+def test_padding_changes_neither_operand_nor_answer(name, base, extra, seed):
+    task = task_of(name, base)
+    base = task.base
+    problems = task.sample(np.random.default_rng(seed), 7, 5)
+    for width in (None, 5 + extra):
+        operands = task.padded(problems.operands, width)
+        for before, after in zip(problems.operands, operands, strict=True):
+            assert integers(before, base) == integers(after, base)
+        padded = task.answer(*operands)
+        assert integers(padded, base) == integers(problems.answer, base)
+        if width:
+            assert (operands[0].lengths == width).all()
+        elif name == "addition":
+            assert (operands[0].lengths == operands[1].lengths).all()
+            longer = np.max([o.lengths for o in problems.operands], axis=0)
+            assert (operands[0].lengths == longer).all()
 
 
 # Digits

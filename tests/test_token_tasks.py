@@ -204,6 +204,27 @@ def test_scan_has_20910_commands_and_the_published_length_split():
 # Files
 
 
+def scan_of(folder: Path, *train: str) -> Any:
+    """The task on files with these lines, and one of a test."""
+    (folder / "tasks_train_length.txt").write_text("\n".join(train) + "\n")
+    (folder / "tasks_test_length.txt").write_text("\ufeff IN: walk twice OUT: I_WALK I_WALK\n")
+    return get_task("scan", data=str(folder))
+
+
+def test_scan_reads_the_public_files(tmp_path):
+    walk, *others = (f"IN: {w} OUT: I_{w.upper()}" for w in ("walk", "run", "look", "jump"))
+    task = scan_of(tmp_path, walk, *others)
+    assert sum(len(task.split(name)) for name in ("train", "validation")) == 4
+    assert task.write(task.split("test"), 0) == "walk twice"
+    for line, said in (
+        ("IN: walk", "line 2: expected 'IN: command OUT: actions'"),
+        ("IN: fly OUT: I_WALK", "line 2: 'fly' is not a word of SCAN"),
+        ("", "line 2: expected"),
+    ):
+        with pytest.raises(TaskError, match=said):
+            scan_of(tmp_path, walk, line, *others).split("train")
+
+
 SAMPLES = [
     ("Did M1 's director produce M2?", "SELECT count(*) WHERE {\nM1 ns:film.a/ns:film.b M2 }"),
     ("Was M0 a film", "SELECT count(*) WHERE { ns:m.0f8l9c ns:film.b M2 }"),
@@ -286,7 +307,7 @@ def test_bad_sources_are_refused_with_a_reason(name, source, message):
     [
         (lambda _: get_task("copy", base=10), "copy has no option 'base' "),
         (lambda _: get_task("lookup", data="x"), "it takes none"),
-        (lambda _: get_task("scan", data="/no/such/folder"), "scan has no option 'data' "),
+        (lambda _: get_task("scan", data="/no/such/folder"), "there is no folder"),
         (lambda task: task.sample(RNG, 1, 0), "length 0 is not possible"),
         (lambda task: task.sample(RNG, 1, 9, "carry"), "no sampling law 'carry'"),
         (lambda task: task.split("tset"), "has no set 'tset': choose one of train"),

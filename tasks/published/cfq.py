@@ -13,7 +13,7 @@ import string
 from functools import cached_property
 from pathlib import Path
 
-from tasks.base import Problems, TaskError, bytes_of
+from tasks.base import Problems, TaskError, text_of
 from tasks.published.sets import SetTask
 from tasks.tokens import EOS
 
@@ -85,9 +85,9 @@ class Cfq(SetTask):
         """The words of questions and queries, by their set; ``TaskError`` for other data."""
         path = self.data / "dataset.json"
         try:
-            samples = json.loads(bytes_of(path))
+            samples = json.loads(text_of(path))
             path = self.data / "splits" / f"{LENGTH_SPLIT}.json"
-            chosen = json.loads(bytes_of(path))
+            chosen = json.loads(text_of(path))
             parts = {
                 part: [
                     (question_words(question), query_words(query))

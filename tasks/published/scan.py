@@ -12,11 +12,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cache, cached_property
+from pathlib import Path
 
 import numpy as np
 
-from tasks.base import Problems, TaskError
+from tasks.base import Problems, TaskError, text_of
 from tasks.published.sets import SetTask
 
 PRIMITIVES = {w: f"I_{w.upper()}" for w in ("walk", "look", "run", "jump")}
@@ -50,10 +53,15 @@ def meanings() -> dict[str, str]:
 
 
 class Scan(SetTask):
-    """Commands to actions: ``turn left twice -> I_TURN_LEFT I_TURN_LEFT``."""
+    """Commands to actions: ``turn left twice -> I_TURN_LEFT I_TURN_LEFT``.
+
+    ``data``: a folder with ``tasks_train_length.txt`` and ``tasks_test_length.txt`` as published,
+    read instead of the grammar's own commands.
+    """
 
     name = "scan"
     unit = "actions"
+    options = ("data",)
     inputs = (
         *(*PRIMITIVES, "turn", *SIDES, "opposite", "around"),
         *("twice", "thrice", "and", "after"),
@@ -61,6 +69,11 @@ class Scan(SetTask):
     symbols = (*inputs, *PRIMITIVES.values(), *SIDES.values())
     train_length = LONGEST_TRAINING
     usage = "a command of SCAN, as in 'jump twice and walk'"
+
+    def __init__(self, data: str | None = None):
+        self.data = None if data is None else Path(data)
+        if self.data is not None and not self.data.is_dir():
+            raise TaskError(f"there is no folder {data}: give the one that holds the SCAN files")
 
     def solve(self, source: str) -> str:
         if (actions := meanings().get(" ".join(self.words(source)))) is None:
@@ -70,14 +83,39 @@ class Scan(SetTask):
     @cached_property
     def sets(self) -> dict[str, Problems]:
         """The length split."""
-        sides = meanings(), meanings().values()
-        words = ([text.split() for text in side] for side in sides)
-        everything = Problems.of(*map(self.tokens, words))
-        training = everything.between(0, LONGEST_TRAINING)
-        test = everything.between(LONGEST_TRAINING + 1, LONGEST)
+        if self.data is None:
+            everything = self._pairs(meanings().items())
+            training = everything.between(0, LONGEST_TRAINING)
+            test = everything.between(LONGEST_TRAINING + 1, LONGEST)
+        else:
+            training = self._read(self.data / "tasks_train_length.txt")
+            test = self._read(self.data / "tasks_test_length.txt")
         order = np.random.default_rng(SPLIT_SEED).permutation(len(training))
-        validation, train = (training.take(x) for x in np.split(order, [VALIDATION]))
+        size = min(VALIDATION, len(training) // 4)
+        validation, train = training.take(order[:size]), training.take(order[size:])
         return {"train": train, "validation": validation, "test": test}
+
+    def _pairs(self, texts: Iterable[tuple[str, str]]) -> Problems:
+        commands, actions = zip(*((a.split(), b.split()) for a, b in texts), strict=True)
+        return Problems.of(self.tokens(commands), self.tokens(actions))
+
+    def _read(self, path: Path) -> Problems:
+        """A published file: lines ``IN: command OUT: actions``; ``TaskError`` names a bad one."""
+        try:
+            lines = text_of(path).splitlines()
+        except (OSError, ValueError) as error:
+            raise TaskError(f"{path} cannot be read ({error}): give the published files") from None
+        texts = []
+        for number, line in enumerate(lines, start=1):
+            match = re.fullmatch(r"\s*IN:\s*(\S.*?)\s*OUT:\s*(\S.*?)\s*", line)
+            if match is None:
+                raise TaskError(f"{path}, line {number}: expected 'IN: command OUT: actions'")
+            if strange := {*f"{match[1]} {match[2]}".split()} - {*self.symbols}:
+                raise TaskError(f"{path}, line {number}: {min(strange)!r} is not a word of SCAN")
+            texts.append((match[1], match[2]))
+        if not texts:
+            raise TaskError(f"{path} is empty: expected lines 'IN: command OUT: actions'")
+        return self._pairs(texts)
 
     def held_out_set(self, length: int, law: str = "uniform") -> Problems:
         return self.sets["validation"].between(0, length)
