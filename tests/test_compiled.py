@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import digit_data
+from extraction import extracted, same
 
 import abc_calib as abc
 from abc_calib.config import TransformerOptions
@@ -20,7 +21,7 @@ from abc_calib.nn.build import build_model
 from abc_calib.reporting.transducer import compiled
 from abc_calib.runs import Run
 from tasks.ragged import Ragged
-from tasks.rules import NO, Transducer, reduced
+from tasks.rules import reduced
 
 ZOO = [
     ("addition-decoder", 4, ["12", "345"], "357"),
@@ -68,62 +69,19 @@ def test_every_short_source_is_written_as_by_the_rule() -> None:
 
 
 @pytest.mark.parametrize("name", ["addition-base2", "parity", "s3", "multiplication"])
-def test_the_machine_is_the_rule(name: str) -> None:
-    """For all sources at once, by a product automaton; one that differs in an entry is seen."""
+def test_the_machine_that_its_windows_show_is_the_same(name: str) -> None:
+    """Read out of what the model predicts, without the rule; one that differs is seen."""
     run = Run.open(f"zoo:{name}")
     machine, rule = compiled(run.load_model(), run.data).transducer, run.task.rule()
     assert rule is not None and same(rule.first, machine)
-    right = reduced(rule.first)
+    right = extracted(run.load_model(), run.data)
     assert same(rule.first, right)
-    for state, *read in np.argwhere(right.next >= 0)[:50].tolist():
+    if name != "addition-base2":
+        return
+    for state, read in ((1, (0, 1)), (2, (1, 1)), (2, (2, 2))):
         written = right.written.copy()
         written[state, *read] ^= 1
         assert not same(rule.first, replace(right, written=written))
-
-
-def same(rule: Transducer, other: Transducer) -> bool:
-    """Does ``other`` write what ``rule`` writes for each of its sources, of every length?
-
-    Both read all sources at once; of pairs of states each is looked at once, with what one of
-    them has written before the other.
-    """
-    columns = [*np.ndindex(rule.next.shape[1:])]
-    by_symbol = dict(zip(other.symbols, other.start, strict=False))
-    of = rule.symbols or (0,)
-    starts = [
-        (s, by_symbol.get(k, other.start[0]), ()) for k, s in zip(of, rule.start, strict=True)
-    ]
-    visited: dict[tuple[int, int, tuple[int, ...]], None] = dict.fromkeys(starts)
-    for state, other_state, ahead in (queue := [*visited]):
-        for read in columns:
-            after = int(rule.next[state, *read]), int(other.next[other_state, *read])
-            if after[0] == NO:
-                continue
-            if after[1] == NO:
-                return False
-            out = _signed(rule, rule.written[state, *read], 1)
-            out += _signed(other, other.written[other_state, *read], -1)
-            left = [*ahead]
-            for token in out:  # what one wrote cancels what the other wrote
-                if left and left[0] * token < 0:
-                    if left.pop(0) != -token:
-                        return False
-                else:
-                    left.append(token)
-            if len(left) > 2 * (rule.lag + other.lag):
-                return False
-            pair = (*after, tuple(left))
-            if pair not in visited:
-                visited[pair] = None
-                queue.append(pair)
-    return True
-
-
-def _signed(by: Transducer, token: int, sign: int) -> list[int]:
-    """What is written in a column, as a number that says by whom; closing tokens are one."""
-    if token == by.base + 1:
-        return []
-    return [sign * (1 + min(int(token), by.base))]
 
 
 def lined(**options: Any) -> Any:
