@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line, LineBias
+from abc_calib.geometry.layout import Layout
 from abc_calib.geometry.lines import formula
 from abc_calib.nn.lines import LineGather
 
@@ -71,6 +72,12 @@ def test_a_row_above_is_read_from_its_last_token():
             assert key == min(max(4 - 1 - column - offset, 0), 4)
             key, _ = line.key((6, 6 + column, *opens), column)
             assert key == min(max(6 - 1 - column - offset, 4), 6)
+
+
+def test_a_site_without_any_line_is_open():
+    bias = LineBias({"self": (((), ()),)}).matrix("self", 0, Layout((2,), ("$", "&")), (3,))
+    assert bias.shape == (2, 3, 3)
+    np.testing.assert_array_equal(np.isfinite(bias[1]), np.tri(3, dtype=bool))
 
 
 def test_labels_tell_lines_apart():

@@ -148,7 +148,8 @@ class LineBias:
             anchors: Sequence[Any] = layout.anchors
             if site == "self":  # the row's opening token, the query itself, then rows above
                 above = opens[: row + 1][::-1]
-                anchors = (start, at, *above, *[0] * max(line.segment for line in self.every()))
+                highest = max((line.segment for line in self.every()), default=0)
+                anchors = (start, at, *above, *[0] * highest)
             for head, lines in zip(matrix, heads, strict=True):
                 if not lines:
                     head[at] = 0
