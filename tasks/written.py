@@ -68,6 +68,11 @@ class Written:
         return not self.ways.isdisjoint(("zeros", "backwards-zeros"))
 
     @property
+    def backwards(self) -> bool:
+        """Do answers begin with their last digit?"""
+        return not self.ways.isdisjoint(("backwards", "columns", "backwards-zeros"))
+
+    @property
     def name(self) -> str:
         """``addition backwards padded``, as ``rule_named`` and ``--task`` take it."""
         return " ".join((self.task.name, *(way for way in WAYS if way in self.ways)))
@@ -105,8 +110,7 @@ class Written:
         if self.filled:
             width = max(int(operand.lengths[row]) for operand in problems.operands)
             answer = answer.zfill(width + self.extra)
-        forwards = self.ways.isdisjoint(("backwards", "columns", "backwards-zeros"))
-        return self.target.write(answer if forwards else answer[::-1])
+        return self.target.write(answer[::-1] if self.backwards else answer)
 
     def texts(self, problems: Any) -> Texts:
         """Problems of the rule's own task as pairs."""

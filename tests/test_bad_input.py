@@ -49,7 +49,7 @@ abc train successor --format wide => --format wide: choose free, aligned, hints 
 abc train successor --format fixed:5 => an operand of 6 digits does not fit 5: use the
 abc train addition --format aligned,fixed:5 => an operand of 6 digits does not fit 5: use the
 abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': give a
-abc train addition --attention-window 1 => --attention-window 1: the operands of addition in format
+abc train addition --attention-window 1 => --attention-window 1: a window needs one line of digits
 abc train successor --cyclic 3 --scheme none => --cyclic 3: there are no positions to count; choose
 abc train successor --cross-scheme learned => no such option: --cross-scheme
 abc train successor --heads 3 => width 64 is not divisible by 3 heads: choose a width that

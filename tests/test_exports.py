@@ -16,6 +16,7 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import DIRECTIONS, Line, LineBias, Site
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.build import build_model
+from abc_calib.nn.transformer.attention import bias_of
 
 SHAPE: dict[str, Any] = {
     **{"width": 12, "heads": 3, "feedforward": 16, "scheme": "none"},
@@ -58,11 +59,10 @@ def ours(model: Any, batch: Any) -> list[tuple[str, int, torch.Tensor]]:
     """Site, layer and the bias ``(b, h, i, j)`` of every attention of a model."""
     found: list[tuple[str, int, torch.Tensor]] = []
     for site, view in model.views(batch.source, batch.target).items():
-        for layer, attention in enumerate(model._attending(site)):
+        for layer, attention in enumerate(model.attending(site)):
             x = torch.zeros(1)
-            bias, nowhere = attention._bias(
-                x, x, [view], model.positions, attention.lines.get(site)
-            )
+            lines = attention.lines.get(site)
+            bias, nowhere = bias_of(x, x, [view], model.positions, lines)
             if nowhere is not None:
                 bias = bias.masked_fill(nowhere, MASKED)
             found.append((site, layer, bias))

@@ -241,7 +241,10 @@ def test_hints_begin_anywhere_in_training_and_first_else():
 
 def test_hints_that_cannot_be_are_refused():
     wrong = ("hints:1", "hints:", "hints:x", "hints:99999", "hints:0x3")
-    number, between = r"give hints:N, N from 2 to 10,000", "hints stand between them"
+    number, between = (
+        r"give hints:N, N from 2 to 10,000",
+        "in format hints has none: choose aligned",
+    )
     for task, options, reason in (
         *(("addition", {"format": format}, number) for format in wrong),
         ("copy", {"format": "hints"}, "only the format free"),

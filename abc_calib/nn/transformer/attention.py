@@ -113,7 +113,7 @@ class Attention(nn.Module):
         if lines is not None and restricted and gathers and scores is None:
             mixed = attend(queries, keys, values, lines.gathered(views), dropout)
         else:
-            bias, nowhere = _bias(queries, keys, views, scheme, lines)
+            bias, nowhere = bias_of(queries, keys, views, scheme, lines)
             if scores is None:
                 mixed = attend(queries, keys, values, bias, dropout)
             else:
@@ -127,7 +127,7 @@ class Attention(nn.Module):
         return rearrange(x, "b i (h e) -> b h i e", h=self.heads)
 
 
-def _bias(
+def bias_of(
     queries: Tensor,
     keys: Tensor,
     views: Sequence[AttentionView],
