@@ -88,9 +88,10 @@ def show_table(table: Table, console: Console) -> None:
     )
     cells = [[Text(visible(table.text(cell))) for cell in row] for row in table.rows]
     full = [k for k in range(len(table.columns)) if not cells or any(row[k] for row in cells)]
-    for name in (table.columns[k] for k in full):
+    for k, name in ((k, table.columns[k]) for k in full):
         side: Any = "right" if name in table.right else "left"
-        drawn.add_column(Text(visible(name)), justify=side, overflow="fold")
+        is_name = k == 0 and name == "run"  # to be copied
+        drawn.add_column(Text(visible(name)), justify=side, overflow="fold", no_wrap=is_name)
     for row in cells:
         drawn.add_row(*(row[k] for k in full))
     if table.title:

@@ -156,12 +156,14 @@ def check_task(names: Names, options: TaskOptions) -> Result:
     *files, name = names
     if len(files) > 1:
         raise UsageError(f"abc check-task {' '.join(names)}: give a file and a task's name")
-    if name.endswith(".py") and not files:
-        from tasks import TASKS
+    from tasks import TASKS
 
-        contents = " or ".join(x for x in abc.load_plugin(name) if x in TASKS)
-        raise UsageError(f"abc check-task {name}: name the task in it, too: {contents}")
+    if name.endswith(".py") and not files:
+        files, name = [name], ""
     for file in files:
-        abc.load_plugin(file)
+        contents = [x for x in abc.load_plugin(file) if x in TASKS]
+        if name not in contents:
+            hint = f"name a task of this file, {' or '.join(contents)}"
+            raise UsageError(f"abc check-task {' '.join(names)}: {hint}")
     report = abc.check_task(name, options=options)
     return Result(asdict(report), report.text)

@@ -1,5 +1,7 @@
 """Does a rule map rows into rows? Computed for every size, by products of automata.
 
+Only for outputs of several rows: a sum of two numbers, written in one row, needs none of this.
+
 By hand: the sum ``19+3`` in rows writes 19 and then 22. The first row copies its number, and the
 second one reads the row above, 19, next to its own number, 3. So that a certificate may say "if
 the rows above are right, this one is", for any number of rows, two things are needed of all rows

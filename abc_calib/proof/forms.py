@@ -2,24 +2,26 @@
 
 By hand: ``19+3`` is read as 19 and 03, from the last column on. Let ``c`` be the column of the
 query and ``w`` the width, here 2. The *gaps* of this problem are how far the query is from the
-first column, ``g0 = c``, and from the end, ``g1 = w - c``. A line names the digit one column
-before the query's, and no column before 0: ``max(c - 1, 0)``. At ``c = 0`` it is column 0 since
+first column, ``g0 = c``, and from the end, ``g1 = w - c``. A line names the digit one column before
+the query's, and not beyond the delimiter behind column 0. At ``c = 0`` it is that delimiter, since
 ``c - 1 < 0``. At ``c = 1`` the two are equal, and at ``c = 2`` and in every later column ``c - 1 >
 0``. So queries of the columns 0, 1 and 2 are listed, and the gap ``g0 = 2`` is *open*: with a
 larger one all comparisons come out the same, so that what the query reads is arranged in the same
-way, further from column 0. In all, 14 pairs of gaps are enough for every sum of two numbers.
+way, further from column 0. Queries behind the numbers have other gaps, ``w`` and ``c - w - 1``. In
+all, 14 pairs of gaps are enough for every sum of two numbers, where lines name these two columns.
+Code looks at a form by comparing alone; where it reads a ``value``, it was compared before.
 
 **Lemma** (``sign``). Let ``a - b = v`` in one size, and let it grow by ``s_k`` where gap ``k`` is
 larger by 1. If ``v`` and all ``s_k != 0`` of open gaps have one sign, then ``a - b`` has this sign
 however much larger the open gaps are: each of them adds a number of this sign. If ``v = 0`` and no
-open gap has ``s_k != 0``, it stays 0. So it is enough to close every gap whose ``s_k`` is neither
-0 nor of the sign of ``v``.
+open gap has ``s_k != 0``, it stays 0. So it is enough to close every gap whose ``s_k`` is neither 0
+nor of the sign of ``v``.
 
-**Every size is listed** (``sizes``), but for larger open gaps. Begin at gaps of 0, and go to any
-size: where a closed gap of the size reached is smaller than it has to be, go on to the size in
-which it is larger by 1, which is listed, too. This ends, since no gap gets larger than it has to
-be. Then all closed gaps are equal, and only open ones are still smaller. Where positions repeat,
-open gaps are listed with each remainder.
+**Every size is listed** (``sizes``), but for larger open gaps. Take any size, with gaps ``G_k``.
+Begin at gaps of 0. Where a closed gap of the size reached is smaller than ``G_k``, go on to the
+size in which it is larger by 1, which is listed, too. After at most the sum of all ``G_k`` steps no
+closed gap is smaller, and only open ones are. That the list itself ends is not proved: ``sizes``
+stops, or ``Undecided`` is raised. Where positions repeat, open gaps are listed with each remainder.
 """
 
 from __future__ import annotations

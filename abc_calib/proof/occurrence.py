@@ -30,7 +30,7 @@ class Occurrence:
     steps: Steps
 
     def __post_init__(self) -> None:
-        """Make all comparisons that this place rests on, so that gaps are closed by them."""
+        """Make all comparisons that this place rests on: ``plan`` reads which gaps they closed."""
         _ = self.columns, self.closes
 
     @property

@@ -53,6 +53,9 @@ class Setup:
     def frames(self, mirrored: bool) -> Iterator[Frame]:
         """In how many ways the ends of a row and its query may lie: with each, which gaps.
 
+        For a query within its row ``column = g0, wide = g0 + g1``; for one behind it ``wide = g0,
+        column = g0 + g1 + 1``.
+
         Every order of the places on a row, of the first row and of later ones: the gaps between
         them, then one of rows above, and one of rows below where sources say how many there are
         (else its row may be the last one, or not). ``mirrored``: the column that is as far from the

@@ -65,6 +65,8 @@ def latest() -> Path:
         return find(runs_root() / read_text(marker, LONGEST_NAME).strip())
     except FileNotFoundError:
         hint = "abc train successor, or name a model, as in --run zoo:addition"
+        if by_age():
+            raise UsageError(f"{marker} is not there: name a run (abc runs)") from None
         raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
     except UsageError:
         raise

@@ -58,7 +58,11 @@ def _head(view: SiteLines, site: Site, layer: int, head: int) -> tuple[str, bool
         or (line.direction == "vert" and line.offset <= 0 and line.segment != CORNER)
         for line in lines
     )
-    if all(notes.get(line.label(site)) in BARE for line in lines):
-        return "no line, always reads a token that tells it nothing", at_rest
     names = {line.label(site): reads(line, site, view.far) for line in lines}
+    if all(notes.get(name) in BARE for name in names):
+        read = ", ".join(filter(None, names.values()))
+        return (
+            f"no line of its own, always reads {read or 'a token that tells it nothing'}",
+            at_rest,
+        )
     return ", ".join(f"{x} (reads {read})" if read else x for x, read in names.items()), at_rest
