@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -101,9 +102,11 @@ def write_atomically(path: Path, write: Callable[[Path], Any], replace: bool = T
             os.replace(new, path)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
+        is_full = getattr(error, "errno", None) == errno.ENOSPC
+        advice = "free some space or choose another folder" if is_full else "name another place"
         raise AbcError(
-            f"cannot write {path} ({reason}): free some space or choose another folder with "
-            "ABC_RUNS; what was there before is untouched"
+            f"cannot write {path} ({reason}): {advice}, with --out or ABC_RUNS; what was there "
+            "before is untouched"
         ) from None
     finally:
         if temporary is not None:

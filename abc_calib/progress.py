@@ -82,11 +82,11 @@ def _drawn(title: str, unit: str, ends_early: bool) -> Iterator[Update]:
         TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
     )
     with Progress(*columns, console=err) as drawn:
-        task = drawn.add_task(visible(title), total=None, note="")
+        task = drawn.add_task(visible(title), total=None, note="", visible=False)
 
         def update(done: int, total: int, note: str = "", report: bool = False) -> None:
             fields = {"note": visible(note)} if note else {}
-            drawn.update(task, completed=done, total=total, **fields)  # type: ignore[arg-type]
+            drawn.update(task, completed=done, total=total, visible=True, **fields)  # type: ignore[arg-type]
 
         yield update
 
