@@ -202,6 +202,9 @@ class Mine(WordTask):
 class Still(Scheme):
     name = "still"
 
+    def embed(self, x: Any, at: Any) -> Any:
+        return x
+
 
 def test_classes_are_taken_as_they_are():
     run = abc_calib.train(Mine, scheme=Still, **TINY)
@@ -291,7 +294,8 @@ def package(tmp_path, monkeypatch):
         "[abc_calib.tasks]\nagain = bring_your_own:Again\nbroken = bring_your_own:Nothing\n"
         "[abc_calib.schemes]\nstraight = bring_your_own:Straight\n"
     )
-    scheme = "\nfrom abc_calib.nn.positions import Scheme\nclass Straight(Scheme):\n    pass\n"
+    scheme = "\nfrom abc_calib.nn.positions import Scheme\nclass Straight(Scheme):\n"
+    scheme += "    def embed(self, x, at):\n        return x\n"
     (site / "bring_your_own.py").write_text(TASK + scheme)
     monkeypatch.syspath_prepend(site)
     yield site
@@ -351,6 +355,7 @@ BROKEN = [
     (TASK.replace('name = "again"', "pass"), "has no name of its own"),
     (TASK.replace('"again"', '"../again"'), "'../again' is not a name of a task"),
     (SCHEME.replace("odd", "rope"), "there is a scheme rope already"),
+    (EMBEDDING.replace("embed", "embeded") + "x", "scheme odd lacks embed or rotate or score_bias"),
 ]
 """Files that are not loaded, and what is said of them."""
 FAILING = [

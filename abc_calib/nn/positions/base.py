@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -40,6 +40,8 @@ class Scheme(nn.Module):
     by_columns = False
     #: whether ``score_bias`` returns anything: so where a scheme defines it
     has_score_bias = False
+    #: a scheme of one's own has one of these methods at least
+    either: ClassVar[tuple[str, ...]] = ("embed", "rotate", "score_bias", "renumber")
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Note whether a scheme writes ``score_bias``, unless it says so itself."""
