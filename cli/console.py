@@ -90,8 +90,9 @@ def show_table(table: Table, console: Console) -> None:
     full = [k for k in range(len(table.columns)) if not cells or any(row[k] for row in cells)]
     for k, name in ((k, table.columns[k]) for k in full):
         side: Any = "right" if name in table.right else "left"
-        is_name = k == 0 and name == "run"  # to be copied
-        drawn.add_column(Text(visible(name)), justify=side, overflow="fold", no_wrap=is_name)
+        longest = max((row[k].cell_len for row in cells), default=0)
+        is_whole = name == "run" and longest <= console.width // 2  # to be copied
+        drawn.add_column(Text(visible(name)), justify=side, overflow="fold", no_wrap=is_whole)
     for row in cells:
         drawn.add_row(*(row[k] for k in full))
     if table.title:
