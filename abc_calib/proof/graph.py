@@ -111,8 +111,8 @@ class Query(Size):
             layer = 0
         name = (is_own, layer, *(x if isinstance(x, int) else x.name for x in key))
         if name not in self._known:
-            made = self._written(layer, key) if isinstance(key, Own) else self._read(layer, key)
-            self._known[name] = made
+            state = self._written(layer, key) if isinstance(key, Own) else self._read(layer, key)
+            self._known[name] = state
         return self._known[name]
 
     def _written(self, layer: int, key: Own) -> State:
@@ -120,13 +120,13 @@ class Query(Size):
         if layer == 0:
             return self._token("self", self._symbol(up, column), column.value % self.setup.period)
         row = self.row - up
-        own = self._heads("self", layer, lambda line: self.own_key(line, up, column))
+        output = self._heads("self", layer, lambda line: self.own_key(line, up, column))
         crossed = self._heads(
             "cross", layer, lambda line: self.of_source(self.source.crossed(line, column, row))
         )
-        attentions = [own, crossed]
+        attentions = [output, crossed]
         if self.setup.stream:
-            attentions = [[here + there for here, there in zip(own, crossed, strict=True)]]
+            attentions = [[a + b for a, b in zip(output, crossed, strict=True)]]
         return self._state("self", layer, key, attentions)
 
     def _symbol(self, up: int, column: Any) -> int | Atom:

@@ -76,5 +76,5 @@ def _failure(source: str, answer: str | None, right: str, digits: int) -> Failur
     wrote = answer or ""
     pairs = zip(f"{wrote}\0", f"{right}\0", strict=False)
     step = next((k for k, (letter, other) in enumerate(pairs) if letter != other), len(right))
-    token, wanted = (text[step : step + 1] or "the end" for text in (wrote, right))
-    return Failure(source, answer, right, digits, step, token, wanted)
+    token, expected = (text[step : step + 1] or "the end" for text in (wrote, right))
+    return Failure(source, answer, right, digits, step, token, expected)

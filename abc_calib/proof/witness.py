@@ -243,8 +243,8 @@ class Spot:
         if self.starts and self.row and not rule.listed:
             short, tapes = self.occurrence.query.short, rule.first.tapes
             lengths = [self.width - rule.lacks(tape, short) for tape in tapes]
-            known = {(tape, column): [v] for (tape, column), v in self.digits.items()}
-            pins = {(tapes.index(k), c): v for (k, c), v in known.items() if k in tapes}
+            letters = {(tape, column): [v] for (tape, column), v in self.digits.items()}
+            pins = {(tapes.index(k), c): v for (k, c), v in letters.items() if k in tapes}
             self.runs = Runs(rule.first, lengths, pins)
             self.starts = self._starting(self.runs, 0)
         self.possible = bool(self.starts)

@@ -66,8 +66,8 @@ def adopt(
     if lines is not None:
         config = config.model_copy(update={"stage": "calibrated"})
     drawn = Run.draft(config).data
-    known: Any = config.model
-    model = Foreign(known, drawn.vocabulary.tokens).eval()
+    model_options: Any = config.model
+    model = Foreign(model_options, drawn.vocabulary.tokens).eval()
     model.network.load_state_dict(network.state_dict())
     if lines is None:
         batch = drawn.training(0, SAMPLES)

@@ -143,7 +143,7 @@ class Fit(ABC):
                 table.append(LineRow(site, layer, head, "-", 0.0, 0.0, "transparent"))
         return table
 
-    def made(self, sites: Mapping[Site, tuple[Heads, ...]]) -> LineBias:
+    def bias_of(self, sites: Mapping[Site, tuple[Heads, ...]]) -> LineBias:
         """The bias of these lines. Of a stream, tokens of the source look at themselves alone."""
         off = self.options.off_line_bias
         if not self.evidence.stream:

@@ -59,7 +59,7 @@ class Mean(Fit):
             sites[site] = tuple(
                 tuple((*outstanding(x, k, summed), *end) for x in heads) for heads in layers
             )
-        return self.made(sites)
+        return self.bias_of(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
         return self.means[site][layer][head].get(replace(line, value=0.0), 0.0), ""

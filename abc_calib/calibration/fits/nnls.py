@@ -55,7 +55,7 @@ class Nnls(Fit):
             for site in present:
                 site_lines = {k: line for k, (where, line) in enumerate(named) if where == site}
                 sites[site] = tuple(_lines(site_lines, heads, self.sink(site)) for heads in layers)
-        return self.made(sites)
+        return self.bias_of(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
         weights = dict(zip(self.lines[site], self.weights[site][layer, head].tolist(), strict=True))

@@ -92,7 +92,7 @@ class Rows(Fit):
             for site in group:
                 above = self._heads(site, later)
                 sites[site] = (self._heads(site, first), *(above,) * (self.layers - 1))
-        return self.made(sites)
+        return self.bias_of(sites)
 
     @property
     def _groups(self) -> list[list[Site]]:

@@ -92,8 +92,8 @@ class Pairs:
         at, rows = self.source_at, self.output_at
         if rows is not None:
             output = [picked(x, rows, 2) for x in layers["self"]]
-            own, crossed = ([picked(x, keys, 3) for x in output] for keys in (rows, at))
-            return {"encoder": (), "self": (*own,), "cross": (*crossed,)}
+            written, crossed = ([picked(x, keys, 3) for x in output] for keys in (rows, at))
+            return {"encoder": (), "self": (*written,), "cross": (*crossed,)}
         inner = [picked(picked(x, at, 3), at, 2) for x in layers.get("encoder", ())]
         crossed = [picked(x, at, 3) for x in layers.get("cross", ())]
         return {"encoder": (*inner,), "self": (*layers["self"],), "cross": (*crossed,)}

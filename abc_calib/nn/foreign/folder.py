@@ -126,7 +126,7 @@ class LoadedFolder:
         sizes = [len(encoding["input_ids"]) for encoding in read]
         outputs: dict[int, str | None] = {}
         for size in {*sizes}:
-            rows = [row for row, own in enumerate(sizes) if own == size]
+            rows = [row for row, count in enumerate(sizes) if count == size]
             for first in range(0, len(rows), most):
                 group = rows[first : first + most]
                 written = self._written([read[row] for row in group], steps)

@@ -52,10 +52,10 @@ def inject(
     the model as it was.
     """
     check_model(model)
-    known = model.__dict__.get(MARKS)
-    if delimiters is None and known is None:
+    captured = model.__dict__.get(MARKS)
+    if delimiters is None and captured is None:
         raise UsageError("inject does not know the delimiters: capture first, or give delimiters")
-    marks = known if delimiters is None else marked(delimiters, prefix)
+    marks = captured if delimiters is None else marked(delimiters, prefix)
     sites = model.__dict__.get(SITES) or find_sites(model)
     put(model, bias or LineBias({}), marks, sites, neutral)
     return model
@@ -95,9 +95,9 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
         of_site: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
         for layer, name in enumerate(names):
             heads = {s: lines.heads(s, layer) or none for s in of_site}
-            held = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
-            modules[name].__dict__[HELD] = held
-            restricted &= held.restricted
+            module_lines = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
+            modules[name].__dict__[HELD] = module_lines
+            restricted &= module_lines.restricted
     hooks = listen(model, marks, state) + (silence(modules, sites.positions) if neutral else [])
     model.__dict__ |= {HOOKS: hooks, SITES: sites, MARKS: marks}
     model.set_attn_implementation(NAME)

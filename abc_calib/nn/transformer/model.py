@@ -158,13 +158,13 @@ class Transformer(Model):
         """Logits ``(b, t, v)`` of what follows ``read (b, t)``, the tokens in ``cache`` before."""
         queries = self.placed(read, encoded, cache)
         x = self.embedded(read, replace(queries, place=self.numbered(queries, encoded)))
-        own = (
+        output = (
             AttentionView("self", queries, queries, True) if cache is None else cache.view(queries)
         )
         crossed = AttentionView("cross", queries, encoded.at)
-        calls: Sequence[Sequence[AttentionView]] = [(own,), (crossed,)]
+        calls: Sequence[Sequence[AttentionView]] = [(output,), (crossed,)]
         if self.stream:
-            calls = [(crossed, replace(own, first=encoded.at.size))]
+            calls = [(crossed, replace(output, first=encoded.at.size))]
         for block, memory in zip(self.layers, encoded.memory, strict=True):
             x = block(x, calls, self.positions, memory, cache, scores)
         return self.head(self.norm(x))
@@ -204,14 +204,14 @@ class Transformer(Model):
         inner, s = len(scores), source.shape[1]
         self.run(encoded, self.shifted(target), scores=scores)
         weights = [x.masked_fill(x == MASKED, math.nan) if raw else weights_of(x) for x in scores]
-        own, crossed = weights[inner::2], weights[inner + 1 :: 2]
+        output, crossed = weights[inner::2], weights[inner + 1 :: 2]
         if self.stream:
-            own, crossed = (
+            output, crossed = (
                 [x[..., keys] for x in weights[inner:]] for keys in (slice(s, None), slice(s))
             )
         mask, written = source != self.pad, target != self.pad
         return AttentionWeights(
-            {"encoder": (*weights[:inner],), "self": (*own,), "cross": (*crossed,)},
+            {"encoder": (*weights[:inner],), "self": (*output,), "cross": (*crossed,)},
             views=self.views(source, target),
             rows={"encoder": mask, "self": written, "cross": written},
         )
