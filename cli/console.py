@@ -88,7 +88,8 @@ def show_table(table: Table, console: Console) -> None:
     )
     cells = [[Text(visible(table.text(cell))) for cell in row] for row in table.rows]
     full = [k for k in range(len(table.columns)) if not cells or any(row[k] for row in cells)]
-    for k, name in ((k, table.columns[k]) for k in full):
+    for k in full:
+        name = table.columns[k]
         side: Any = "right" if name in table.right else "left"
         longest = max((row[k].cell_len for row in cells), default=0)
         is_whole = name == "run" and longest <= console.width // 2  # to be copied

@@ -163,7 +163,7 @@ def check_task(names: Names, options: TaskOptions) -> Result:
     for file in files:
         contents = [x for x in abc.load_plugin(file) if x in TASKS]
         if name not in contents:
-            hint = f"name a task of this file, {' or '.join(contents)}"
+            hint = f"name a task of this file: {' or '.join(contents) or 'it has none'}"
             raise UsageError(f"abc check-task {' '.join(names)}: {hint}")
     report = abc.check_task(name, options=options)
     return Result(asdict(report), report.text)

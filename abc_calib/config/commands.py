@@ -222,7 +222,7 @@ class FigureOptions(DrawOptions):
     panel: Literal["attention", "fit", "bias"] | None = option(
         None, "Of a calibrated run, only these panels: attention, fit or bias."
     )
-    title: bool = option(True, "A title over the figure, and over an only panel.")
+    title: bool = option(True, "Titles: of the figure, and of a panel that is drawn alone.")
 
     _sites = csv_field("sites")
 

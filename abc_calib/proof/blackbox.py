@@ -6,7 +6,7 @@ and output drawn at random, and the model is run on that as its users run it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import cached_property
 from typing import Any
@@ -93,17 +93,12 @@ class BlackBox:
         self.rule, self.rng = listing.setup.rule, np.random.default_rng(12)
 
     def run(
-        self,
-        windows: Iterator[tuple[int, np.ndarray]],
-        on_windows: Callable[[int], None] = lambda done: None,
+        self, windows: Iterator[tuple[int, np.ndarray]]
     ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
         """Node, windows and their margins: as ``evaluate.Layers``."""
-        done = 0
         for node, codes in windows:
             occurrence = max(self.listing.occurrences[node], key=_room)
             yield node, codes, self.margins(occurrence, codes)
-            done += len(codes)
-            on_windows(done)
 
     def margins(self, occurrence: Occurrence, codes: np.ndarray) -> Tensor:
         """How far the right token's logit is above the others in each window, ``(n,)`` float64."""

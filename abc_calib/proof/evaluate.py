@@ -7,7 +7,7 @@ those above it need, and looked up from there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,9 @@ class Layers:
 
     @torch.inference_mode()
     def run(
-        self,
-        windows: Iterator[tuple[int, np.ndarray]],
-        on_windows: Callable[[int], None] = lambda done: None,
+        self, windows: Iterator[tuple[int, np.ndarray]]
     ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
-        """Give node, windows and margins of them; ``on_windows``: how many are done."""
-        done = 0
+        """Give node, windows and margins of them."""
         for together in _together(windows):
             each: dict[int, list[np.ndarray]] = {}
             for node, codes in together:  # a node may be there in several parts
@@ -50,14 +47,12 @@ class Layers:
             needed, states = self._needed(each), dict[int, States]()
             for node, codes in sorted(needed.items()):
                 chunks = np.split(codes, range(CHUNK, len(codes), CHUNK))
-                made = [self._state(node, chunk, needed, states) for chunk in chunks]
-                states[node] = States(torch.cat(made))
+                computed = [self._state(node, chunk, needed, states) for chunk in chunks]
+                states[node] = States(torch.cat(computed))
             for node, codes in together:
                 right, value = np.divmod(codes, self.listing.radix(node))
                 where = np.searchsorted(needed[node], value)
                 yield node, codes, self._margins(states[node], where, right)
-                done += len(codes)
-                on_windows(done)
 
     def _needed(self, pending: dict[int, list[np.ndarray]]) -> dict[int, np.ndarray]:
         """The windows of all nodes, as numbers in order, from those at the top down."""

@@ -295,8 +295,11 @@ def check(
             counts[node] += len(codes)
             yield node, codes
 
-    for node, codes, margins in proof.evaluator.run(counted(), on_windows):
+    done = 0
+    for node, codes, margins in proof.evaluator.run(counted()):
         results[node].add(codes, margins)
+        done += len(codes)
+        on_windows(done)
     for node, result in results.items():
         if result.windows != counts[node]:
             raise AbcError(

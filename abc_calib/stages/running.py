@@ -17,6 +17,7 @@ from abc_calib.nn.build import build_model
 from abc_calib.progress import training as training_bar
 from abc_calib.proof.until import MarginStopping, certain
 from abc_calib.runs import Run
+from abc_calib.runs.records import CALIBRATION
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.tracking import Track, tracked, tracker_of
 from abc_calib.training.step import NEARLY
@@ -80,7 +81,7 @@ def trainer_of(run: Run, device: str) -> Trainer:
             model.load_state_dict(Run.open(config.parent).load_model().state_dict())
         return Trainer(run, model, device, ending, options, start)
     model.set_lines(run.bias())
-    if (broken := repaired_run(config)) is not None:
+    if (broken := repaired_run(run)) is not None:
         model.load_state_dict(broken.load_model().state_dict())
         changed = {"learning_rate": REPAIRING * options.learning_rate, "warmup": WARM_UP}
         options = options.model_copy(update=REPAIR | changed)
@@ -94,11 +95,12 @@ def trainer_of(run: Run, device: str) -> Trainer:
     return Trainer(run, model, device, stopping, options, start)
 
 
-def repaired_run(config: RunConfig) -> Run | None:
+def repaired_run(run: Run) -> Run | None:
     """The calibrated run that a run is the repair of; None if it is not a repair."""
-    if config.parent is None or not Path(config.parent).is_dir():
+    path = run.config.parent
+    if (run.path / CALIBRATION).exists() or path is None or not Path(path).is_dir():
         return None
-    parent = Run.open(config.parent)
+    parent = Run.open(path)
     return parent if parent.config.stage == "calibrated" else None
 
 

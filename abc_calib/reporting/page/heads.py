@@ -60,9 +60,6 @@ def _head(view: SiteLines, site: Site, layer: int, head: int) -> tuple[str, bool
     )
     names = {line.label(site): reads(line, site, view.far) for line in lines}
     if all(notes.get(name) in BARE for name in names):
-        read = ", ".join(filter(None, names.values()))
-        return (
-            f"no line of its own, always reads {read or 'a token that tells it nothing'}",
-            at_rest,
-        )
+        read = ", ".join(filter(None, names.values())) or "a token that tells it nothing"
+        return f"no line of its own, always reads {read}", at_rest
     return ", ".join(f"{x} (reads {read})" if read else x for x, read in names.items()), at_rest
