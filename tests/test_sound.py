@@ -723,8 +723,8 @@ def test_windows_that_are_not_run_decide_nothing(monkeypatch):
     proof = prepare(model, data)
     run = type(proof.evaluator).run
 
-    def some(self: Any, windows: Any, on_windows: Any) -> Any:
-        yield from ((node, codes[1:], m[1:]) for node, codes, m in run(self, windows, on_windows))
+    def some(self: Any, windows: Any) -> Any:
+        yield from ((node, codes[1:], m[1:]) for node, codes, m in run(self, windows))
 
     monkeypatch.setattr(type(proof.evaluator), "run", some)
     with pytest.raises(AbcError, match="windows were run: nothing is decided"):

@@ -21,7 +21,7 @@ class Loudest(Fit):
             best = weights.argmax()
             return (self.lines[site][best],) if weights[best] >= threshold else self.sink(site)
 
-        return self.made(
+        return self.bias_of(
             {
                 site: tuple(tuple(kept(site, head) for head in layer) for layer in layers)
                 for site, layers in self.weights.items()
