@@ -148,14 +148,13 @@ def curves(
     look = build(DrawOptions, **keywords)
     opened, rows_by_name = measured(runs, labels)
     counts = sorted({row["n"] for rows in rows_by_name.values() for row in rows})
-    few, many = f"{counts[0]:,}", f"{counts[-1]:,}"
+    problems = " to ".join(f"{n:,}" for n in sorted({counts[0], counts[-1]}))
     with font(look.font):
         figure = accuracy_curve(
             accuracy_series(rows_by_name),
             title="",
             train_length=min(run.config.train.length for run in opened),
-            unit=opened[0].task.unit,
-            problems=f"{few if few == many else f'{few} to {many}'} problems a length",
+            unit=f"{opened[0].task.unit}, {problems} problems each",
             width=look.inches,
         )
         return save_figures(figure, Path(out) / STEM, look.format)
