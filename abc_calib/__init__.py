@@ -13,6 +13,7 @@ their groups in ``abc_calib.config``; every error that a user is meant to read i
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 _MODULES = {
@@ -45,7 +46,14 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_HOMES[name]), name)
+    try:
+        globals()[name] = value = getattr(import_module(_HOMES[name]), name)
+    except ImportError:
+        other = sys.modules.get("tasks")
+        if other is None or hasattr(other, "__path__"):
+            raise
+        message = f"{other.__file__} hides a package of this program, tasks: rename your file"
+        raise ImportError(message) from None
     return value
 
 
