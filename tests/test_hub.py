@@ -24,7 +24,6 @@ from abc_calib import stages
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn import hub
-from abc_calib.nn.hub import faces
 from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.nn.recurrent.backbones import BACKBONES
 from abc_calib.nn.saved import save_weights
@@ -61,7 +60,7 @@ def test_what_a_run_saves_comes_back_through_the_auto_class(build, tmp_path, sha
     model, source = build(shape, biased, seed=3), additions()
     folder = saved(model, tmp_path)
     loaded, info = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
-    assert type(loaded) is hub.AbcTransformer and not loaded.training
+    assert type(loaded) is hub.FACES["abc_transformer"] and not loaded.training
     assert not any(info.values()), info
     assert loaded.network.lines == model.lines
     assert (model.lines is None) == (biased == "none")
@@ -89,7 +88,7 @@ def test_so_does_every_recurrent_model(attender, backbone, tmp_path):
     loaded, info = AutoModelForSeq2SeqLM.from_pretrained(
         saved(model, tmp_path), output_loading_info=True
     )
-    assert type(loaded) is hub.AbcRecurrent and not loaded.training
+    assert type(loaded) is hub.FACES["abc_recurrent"] and not loaded.training
     assert not any(info.values()), info
     assert loaded.config.attender == attender and loaded.config.backbone == backbone
     assert loaded.network.options == model.options
@@ -276,7 +275,7 @@ def test_another_way_of_decoding_is_refused(make_model):
 def test_an_output_without_an_end_is_an_error(monkeypatch):
     """It is not cut in silence, unless the number of tokens is given."""
     model, data = drawn(0)
-    monkeypatch.setattr(faces, "ENDLESS", 64)
+    monkeypatch.setattr(hub, "ENDLESS", 64)
     with torch.no_grad():
         model.head.bias[model.eos] = -1e4
     face, source = hub.wrapped(model), data.lay_out(data.training(0, 1).problems).source
@@ -285,13 +284,9 @@ def test_an_output_without_an_end_is_an_error(monkeypatch):
         face.generate(source)
 
 
-def row_of(token: Tensor, width: int, before: int, fill: int) -> Tensor:
-    return functional.pad(token, (before, width - before - len(token)), value=fill)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("seed", range(18))
-def test_padding_may_stand_on_either_side(seed):
+def test_padding_behind_a_row_changes_nothing(seed):
     """With a mask and without, of every kind of model; each sample as it is alone."""
     model, data = drawn(seed)
     face, pad = hub.wrapped(model), model.pad
@@ -307,46 +302,30 @@ def test_padding_may_stand_on_either_side(seed):
     wide, steps = (max(map(len, some)) + 2 for some in zip(*alone, strict=True))
     expected = [face.generate(one[None], max_new_tokens=steps)[0] for one, _ in alone]
     seen = [face(one[None], labels=to[None], output_attentions=True) for one, to in alone]
-    for side in (0.0, 0.5, 1.0):
-        at = [[int(side * (wide - len(one))), int(side * (steps - len(to)))] for one, to in alone]
-        rows = [row_of(one, wide, k, pad) for (one, _), (k, _) in zip(alone, at, strict=True)]
-        ids = torch.stack(rows)
-        rows = [row_of(to, steps, k, -100) for (_, to), (_, k) in zip(alone, at, strict=True)]
-        labels, mask = torch.stack(rows), (ids != pad).long()
-        given = [ids, *(ids.masked_fill(mask == 0, token) for token in (0, model.sos)), ids]
-        for covered, how in zip(
-            given, (None, mask, mask.bool(), torch.ones_like(ids)), strict=True
-        ):
-            written = face.generate(covered, how, max_new_tokens=steps)
-            found = face(covered, how, labels, output_attentions=True)
-            for k, ((one, to), (first, start)) in enumerate(zip(alone, at, strict=True)):
-                assert torch.equal(written[k][written[k] != pad], expected[k][expected[k] != pad])
-                own = slice(start, start + len(to)), slice(first, first + len(one))
-                same(found.logits[k, own[0]], seen[k].logits[0])
-                places = {"cross": own, "decoder": (own[0], own[0]), "encoder": (own[1], own[1])}
-                for site, (rows_, keys) in places.items():
-                    both = (getattr(x, f"{site}_attentions") for x in (found, seen[k]))
-                    for layer, right in zip(*both, strict=True):
-                        same(layer[k][:, rows_, keys], right[0])
+    fill = functional.pad
+    ids = torch.stack([fill(one, (0, wide - len(one)), value=pad) for one, _ in alone])
+    labels = torch.stack([fill(to, (0, steps - len(to)), value=-100) for _, to in alone])
+    mask = ids != pad
+    for covered, how in ((ids, None), (ids.masked_fill(~mask, model.sos), mask.long())):
+        written = face.generate(covered, how, max_new_tokens=steps)
+        found = face(covered, how, labels, output_attentions=True)
+        for k, (one, to) in enumerate(alone):
+            assert torch.equal(written[k][written[k] != pad], expected[k][expected[k] != pad])
+            same(found.logits[k, : len(to)], seen[k].logits[0])
+            at = {"cross": (len(to), len(one)), "decoder": [len(to)] * 2, "encoder": [len(one)] * 2}
+            for site, (rows, keys) in at.items():
+                both = (getattr(x, f"{site}_attentions") for x in (found, seen[k]))
+                for layer, right in zip(*both, strict=True):
+                    same(layer[k][:, :rows, :keys], right[0])
 
 
-@torch.no_grad()
-def test_padding_before_the_source_of_a_recurrent_model():
-    face = hub.wrapped(model_of())
-    left = functional.pad(SOURCE[:, :5], (2, 0), value=14)
-    found = face(left, (left != 14).long(), functional.pad(TARGET[:, :2], (1, 0), value=-100))
-    same(found.logits[:, 1:], face(SOURCE[:, :5], labels=TARGET[:, :2]).logits)
-    written = face.generate(left, max_new_tokens=7)
-    assert torch.equal(written, face.generate(SOURCE[:, :5], max_new_tokens=7))
-
-
-def test_padding_that_cannot_be_moved_is_refused(build):
+def test_padding_before_a_token_is_refused(build):
     face, source = hub.wrapped(build({}, "none")), additions()[:2]
     labels, hole = source[:, 1:5].clamp(max=9), torch.ones_like(source)
     hole[:, 2] = 0
-    with pytest.raises(UsageError, match="padding inside a row of input_ids: put it before"):
+    with pytest.raises(UsageError, match="padding before a token of input_ids: put it behind"):
         face(source, hole, labels)
-    with pytest.raises(UsageError, match="padding inside a row of labels: put it before"):
+    with pytest.raises(UsageError, match="padding before a token of labels: put it behind"):
         face(source, labels=labels.masked_fill(torch.arange(4) == 1, -100))
     with pytest.raises(
         UsageError, match=r"the shapes of mask and input_ids, \(2, 3\) \(2, .* differ"
