@@ -20,9 +20,9 @@ from tokenizers import (
 )
 
 import abc_calib as abc
-from abc_calib.config import TrainOptions
+from abc_calib.config import ForeignOptions, TrainOptions
 from abc_calib.data.pairs import Coder, PairData
-from abc_calib.nn.foreign.model import Sources
+from abc_calib.nn.foreign.model import tokenized
 from tasks.pairs import FilePairs
 
 SIGNS = "0123456789+="
@@ -141,8 +141,8 @@ def test_a_stream_is_what_the_tokenizer_makes_of_source_and_target(kind, form, t
     words = tf.PreTrainedTokenizerFast.from_pretrained(tmp_path)
     known, pairs = data.vocabulary, data.task.pairs
     batch = data.everything
-    streams = Sources(known.prefix, known.suffix, known.closed, stream=True)
-    ids, mask = streams.ids(batch.source, known.pad)
+    options = ForeignOptions(prefix=known.prefix, suffix=known.suffix, closed=known.closed)
+    ids, mask = tokenized(batch.source, options, known.pad, stream=True)
     for row, (source, target) in enumerate(zip(pairs.source, pairs.target, strict=True)):
         written = batch.target[row][batch.target[row] != known.pad].tolist()
         assert [*ids[row][mask[row]].tolist(), *written] == [*words(source + target).input_ids, 2]

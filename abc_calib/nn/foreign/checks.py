@@ -25,19 +25,17 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> float:
     """
     name = type(model.network).__name__
     with in_one_line(f"{name} does not do what a calibration needs", f"take {TESTED}"):
-        change = check_neutral(in_float64(model), source, target)
-        lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
-        lined.network.load_state_dict(model.network.state_dict())
-        lined = lined.to(model.device).double().eval()
-        lined.set_lines(trial_lines(lined))
-        lined.train().loss(source, target).backward()
-        check_cache(lined.eval(), source[:2], target.shape[1])
+        tried = in_float64(model)
+        change = check_neutral(tried, source, target)
+        put(tried.network, trial_lines(tried), tried.marks, tried.sites, neutral=True)
+        tried.train().loss(source, target).backward()
+        check_cache(tried.eval(), source[:2], target.shape[1])
     return change
 
 
 @torch.no_grad()
 def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> float:
-    """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt.
+    """Put a bias of zeros into a model; ``UsageError`` if that is felt.
 
     Attention is compared in sources without padding, whose rows in float64 eager attention makes
     no numbers of.
@@ -52,7 +50,6 @@ def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> float:
     put(model.network, LineBias({}), model.marks, model.sites)
     changes = [float((x - y).abs().max()) for x, y in zip(before, computed(), strict=True)]
     check_cache(model, source[:2], target.shape[1])
-    model.set_lines(None)
     change, attention = changes[0], max(changes[1:])
     if not (change <= LOGITS and all(weight <= WEIGHTS for weight in changes[1:])):
         raise UsageError(
