@@ -91,16 +91,16 @@ class Written:
         text = text[len(before) : len(text) - len(behind)]
         return (self.task.operator or "").join(self._numbers(text))
 
-    def render(self, text: str) -> str:
-        """A source as the pairs write it, from one as its task does."""
-        return self.source.write(*self._numbers(text))
+    def width(self, source: str) -> int:
+        """How many digits the longest number of a source has."""
+        return max(map(len, re.split("[^0-9a-z]+", self.problem(source))))
 
     def solve(self, source: str) -> str:
         """The right target."""
-        problems = self.task.parse(text := self.problem(source))
+        problems = self.task.parse(self.problem(source))
         if self.filled or "columns" in self.ways:  # zeros of the operands count
-            width = max(map(len, re.split("[^0-9a-z]+", text)))
-            problems = self.task.problems(*self.task.padded(problems.operands, width))
+            padded = self.task.padded(problems.operands, self.width(source))
+            problems = self.task.problems(*padded)
         return self._answer(problems, 0)
 
     def _answer(self, problems: Any, row: int) -> str:
@@ -119,7 +119,7 @@ class Written:
             write, operands = self.task.write, self.task.padded(problems.operands)
             problems = self.task.problems(*operands)
         rows = range(len(problems))
-        sources = (self.render(write(problems, row)) for row in rows)
+        sources = (self.source.write(*self._numbers(write(problems, row))) for row in rows)
         return Texts(tuple(sources), tuple(self._answer(problems, row) for row in rows))
 
 

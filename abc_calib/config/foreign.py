@@ -40,7 +40,6 @@ class ForeignOptions(ModelOptions):
 
 FOREIGN = "A model of transformers"
 """A panel of the help."""
-RANGE = "^[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})?$"
 
 
 class AdoptOptions(Options):
@@ -70,16 +69,6 @@ class AdoptOptions(Options):
     task: Word | None = option(
         None, "The rule that the pairs have to follow, such as addition, or 'addition zeros'."
     )
-    fit_lengths: str | None = option(
-        None,
-        "Lengths on which lines are tried out, as in 1-4; two thirds by default.",
-        pattern=RANGE,
-    )
-    check_lengths: str | None = option(
-        None,
-        "Longer ones on which they are judged, as in 5-6; the others by default.",
-        pattern=RANGE,
-    )
 
     @property
     def is_given(self) -> bool:
@@ -88,13 +77,4 @@ class AdoptOptions(Options):
         missing = [name for name in ("hf", "data", "delimiters") if name not in names]
         if names and missing:
             raise UsageError(f"--{missing[0]} is missing: give --hf, --data and --delimiters")
-        fit, check = self.fit_lengths, self.check_lengths
-        if (fit is None) != (check is None):
-            raise UsageError("--fit-lengths and --check-lengths go together: give both or none")
-        if fit and check:
-            bounds = [int(number) for text in (fit, check) for number in text.split("-")]
-            if bounds != sorted(bounds) or int(fit.split("-")[-1]) >= int(check.split("-")[0]):
-                raise UsageError(
-                    f"--fit-lengths {fit}, --check-lengths {check}: give them as in 1-4 and 5-6"
-                )
         return bool(names)

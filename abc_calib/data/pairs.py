@@ -31,8 +31,6 @@ HELD_OUT = 8
 SHORTEST = 2
 """Pairs of sources up to this wide are always for training."""
 TESTED = 1000
-NEAR = 9
-"""Digits of a source by which it is seen how many tokens others have."""
 PAD = "<padding of abc>"
 """No token of a tokenizer, as ``@`` may be one."""
 
@@ -70,18 +68,17 @@ class Coder:
         text = _decoded(decoder.decode, [symbol]) if decoder else symbol
         return "".join(text.strip("▁ĠĊ").removeprefix("##").split())
 
-    def ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
-        """Ids without special tokens, or with those that the tokenizer adds."""
-        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=special)
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids without the special tokens that the tokenizer adds."""
+        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def around(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What the tokenizer puts before and behind a text."""
-        (plain,), (whole,) = self.ids([text]), self.ids([text], special=True)
-        for start in range(len(whole) - len(plain) + 1):
-            if whole[start : start + len(plain)] == plain:
-                return tuple(whole[:start]), tuple(whole[start + len(plain) :])
-        return (), ()
+    def around(self, text: str) -> tuple[tuple[int, ...], list[int], tuple[int, ...]]:
+        """What the tokenizer puts before a text, the text's own ids, and what it puts behind."""
+        whole = self.tokenizer.encode(text)
+        own = [k for k, special in enumerate(whole.special_tokens_mask) if not special]
+        start, end = own[0], own[-1] + 1
+        return (*whole.ids[:start],), whole.ids[start:end], (*whole.ids[end:],)
 
     def behind(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[int]]:
         """The ids of targets as what goes on behind their sources.
@@ -129,12 +126,10 @@ class PairVocabulary(Vocabulary):
 
     def __init__(self, task: FilePairs, coder: Coder):
         self.coder, self.eos, self.pad = coder, task.eos, coder.size
-        first = task.pairs.source[0]
-        (ids,) = coder.ids([first])
-        around, self.suffix = coder.around(first)
+        before, ids, self.suffix = coder.around(task.pairs.source[0])
         #: what each source begins with that stands for no text, as ``▁``
         self.blank = tuple(takewhile(lambda token: not coder.plain(token), ids))
-        self.prefix = (*around, *self.blank)
+        self.prefix = (*before, *self.blank)
         self.sos = self.prefix[-1] if self.prefix else coder.size + 1
         named = tuple(coder.delimiter(text, ids) for text in task.delimiters)
         #: does a token that the tokenizer puts behind a source close it?
@@ -174,7 +169,7 @@ class PairData(Data):
         """The widest part of each source, in digits where there is a rule, else in tokens."""
         sources = self.task.pairs.source
         if self.task.follows is not None:
-            return np.array([self.task.width(source) for source in sources])
+            return np.array([self.task.follows.width(source) for source in sources])
         return np.array([max(self._widths(ids)) for ids in self.vocabulary.sources(sources)])
 
     def _widths(self, ids: Sequence[int]) -> list[int]:
@@ -260,11 +255,9 @@ class PairData(Data):
         return TESTED
 
     def left_out(self) -> tuple[Data, list[int]]:
-        fit, check = (lengths_of(text) for text in (self.task.fit, self.task.check))
-        if not fit or not check:
-            return super().left_out()
-        widths = set(np.unique(self.widths).tolist())
-        return self.shortened(max(fit)), sorted(widths & set(check))
+        widths = np.unique(self.widths).tolist()
+        few = max(1, len(widths) * 2 // 3)
+        return self.shortened(widths[few - 1]), widths[few:]
 
     # Tokens
 
@@ -292,14 +285,7 @@ class PairData(Data):
     def layout_at(self, length: int) -> Layout:
         if self.task.follows is None:
             return self._layout([length] * len(self.vocabulary.named))
-        (near, growth), far = self._growth, length - NEAR
-        return self._layout([max(0, n + step * far) for n, step in zip(near, growth, strict=True)])
-
-    @cached_property
-    def _growth(self) -> tuple[list[int], list[int]]:
-        """The widths of a source of ``NEAR`` digits in tokens, and what a digit adds to each."""
-        at = [self.layout(self.task.ones(NEAR + extra)).widths for extra in range(2)]
-        return list(at[0]), [far - near for near, far in zip(*at, strict=True)]
+        return self.layout(self.task.ones(length))
 
     def _layout(self, widths: Sequence[int]) -> Layout:
         vocabulary = self.vocabulary
@@ -316,16 +302,10 @@ class PairData(Data):
 
     def size_of(self, problems: Texts) -> int:
         if self.task.follows is not None:
-            return self.task.width(problems.source[0])
+            return self.task.follows.width(problems.source[0])
         if not (widths := self.layout(problems).widths):
             example = self.task.pairs.source[0]
             raise UsageError(
                 f"{problems.source[0]!r} has none of the delimiters: write a source as {example!r}"
             )
         return max(widths)
-
-
-def lengths_of(text: str) -> set[int]:
-    """The numbers of ``1-4``."""
-    first, _, last = text.partition("-")
-    return set(range(int(first), int(last or first) + 1)) if first else set()
