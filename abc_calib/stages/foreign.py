@@ -10,7 +10,7 @@ import numpy as np
 
 from abc_calib.config import RunConfig, TrainOptions
 from abc_calib.data import Batch
-from abc_calib.data.pairs import Coder, PairData
+from abc_calib.data.pairs import PairData, PairVocabulary
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import LineBias
@@ -125,20 +125,20 @@ def described(data: Path | str, delimiters: str, task: str = "") -> dict[str, An
 
 def check_pairs(pairs: PairData, network: Any) -> None:
     """``UsageError`` for pairs that say nothing about lines, or that the tokenizer hides."""
-    size, tokens = pairs.coder.size, network.get_input_embeddings().num_embeddings
+    vocab, sources = pairs.vocabulary, pairs.task.pairs.source
+    size, tokens = vocab.size, network.get_input_embeddings().num_embeddings
     if size > tokens:
         raise UsageError(
             f"the tokenizer has {size} tokens and the model {tokens}: save both with as many, "
             f"with model.resize_token_embeddings({size})"
         )
     seq2seq = network.config.is_encoder_decoder
-    vocab, coder, sources = pairs.vocabulary, pairs.coder, pairs.task.pairs.source
-    check_tokens(coder, (*sources, *pairs.task.pairs.target))
+    check_tokens(vocab, (*sources, *pairs.task.pairs.target))
     named = list(vocab.named[:-1] if vocab.closed and vocab.suffix else vocab.named)
     for number, (row, source) in enumerate(zip(vocab.sources(sources), sources, strict=True), 1):
         ends = vocab.closed or row[-1] == vocab.named[-1]
         if [token for token in row if token in named] != named or not ends:
-            names = " ".join(map(coder.symbol, named))
+            names = " ".join(vocab.symbols[token] for token in named)
             raise UsageError(
                 f"pair {number}, {source!r}, does not have the delimiters {names} in this order, "
                 "each once: name those that each source has"
@@ -150,7 +150,7 @@ def check_pairs(pairs: PairData, network: Any) -> None:
         )
     if vocab.suffix and not seq2seq:
         raise UsageError(
-            f"the tokenizer ends sources with {coder.symbol(vocab.suffix[0])}, behind which a "
+            f"the tokenizer ends sources with {vocab.symbols[vocab.suffix[0]]}, behind which a "
             "decoder-only model goes on writing: save it without (add_eos_token=False)"
         )
     widths = np.unique(pairs.widths).tolist()
@@ -161,19 +161,19 @@ def check_pairs(pairs: PairData, network: Any) -> None:
         )
 
 
-def check_tokens(coder: Coder, texts: tuple[str, ...]) -> None:
+def check_tokens(vocab: PairVocabulary, texts: tuple[str, ...]) -> None:
     """``UsageError`` for texts that a tokenizer hides: without tokens, or several digits in one."""
-    unknown, tokens = coder.unknown, {token for row in coder.ids(texts) for token in row}
+    unknown, tokens = vocab.unknown, {token for row in vocab.encoded(texts) for token in row}
     if unknown in tokens:
-        lacking = [c for c in sorted({*"".join(texts)}) if unknown in coder.ids([c])[0]]
+        lacking = [c for c in sorted({*"".join(texts)}) if unknown in vocab.encoded([c])[0]]
         raise UsageError(
             f"the tokenizer has no token for {', '.join(map(repr, lacking[:6])) or 'some texts'}: "
             "leave them out of the pairs, or train a model with them"
         )
     for token in sorted(tokens):
-        if sum(c.isdigit() for c in coder.plain(token)) > 1:
+        if sum(c.isdigit() for c in vocab.plain(token)) > 1:
             raise UsageError(
-                f"the tokenizer merges digits: {coder.symbol(token)!r} is one token: split them, "
+                f"the tokenizer merges digits: {vocab.symbols[token]!r} is one token: split them, "
                 "with pre_tokenizers.Digits(individual_digits=True) or spaces, and train the model "
                 "so"
             )
