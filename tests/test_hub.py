@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import additions, assert_same_weights, change_json
-from random_models import drawn, sources
+from random_models import drawn
 from safetensors.torch import load_file, save_file
 from test_recurrent import model_of
 from test_transformer import CASES
@@ -282,41 +281,6 @@ def test_an_output_without_an_end_is_an_error(monkeypatch):
     assert face.generate(source, max_new_tokens=5).shape == (1, 6)
     with pytest.raises(AbcError, match="no end within 64 tokens: give max_new_tokens"):
         face.generate(source)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("seed", range(18))
-def test_padding_behind_a_row_changes_nothing(seed):
-    """With a mask and without, of every kind of model; each sample as it is alone."""
-    model, data = drawn(seed)
-    face, pad = hub.wrapped(model), model.pad
-    drawn_sources = (some for some in sources(data, 40) if len(some))
-    laid = [data.lay_out(some) for some in itertools.islice(drawn_sources, 3)]
-    if not laid:
-        pytest.skip("its rule takes no short source")
-    alone = [
-        [one[k][one[k] != pad] for one in (batch.source, batch.target)]
-        for batch in laid
-        for k in (0, -1)
-    ]
-    wide, steps = (max(map(len, some)) + 2 for some in zip(*alone, strict=True))
-    expected = [face.generate(one[None], max_new_tokens=steps)[0] for one, _ in alone]
-    seen = [face(one[None], labels=to[None], output_attentions=True) for one, to in alone]
-    fill = functional.pad
-    ids = torch.stack([fill(one, (0, wide - len(one)), value=pad) for one, _ in alone])
-    labels = torch.stack([fill(to, (0, steps - len(to)), value=-100) for _, to in alone])
-    mask = ids != pad
-    for covered, how in ((ids, None), (ids.masked_fill(~mask, model.sos), mask.long())):
-        written = face.generate(covered, how, max_new_tokens=steps)
-        found = face(covered, how, labels, output_attentions=True)
-        for k, (one, to) in enumerate(alone):
-            assert torch.equal(written[k][written[k] != pad], expected[k][expected[k] != pad])
-            same(found.logits[k, : len(to)], seen[k].logits[0])
-            at = {"cross": (len(to), len(one)), "decoder": [len(to)] * 2, "encoder": [len(one)] * 2}
-            for site, (rows, keys) in at.items():
-                both = (getattr(x, f"{site}_attentions") for x in (found, seen[k]))
-                for layer, right in zip(*both, strict=True):
-                    same(layer[k][:, :rows, :keys], right[0])
 
 
 def test_padding_before_a_token_is_refused(build):

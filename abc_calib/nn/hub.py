@@ -20,11 +20,6 @@ from abc_calib.nn.build import MODELS
 from abc_calib.nn.evaluator import Evaluator
 from abc_calib.nn.saved import GENERATION, IDS, check_keys, hub_files, read_folder
 
-UNUSED = {
-    *("trust_remote_code", "adapter_kwargs", "_from_auto", "cache_dir", "force_download"),
-    *("local_files_only", "revision", "token"),
-}
-"""What the Auto classes and pipelines add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
 FIRST_STEPS, ENDLESS = 64, 2**18
@@ -73,24 +68,18 @@ class HubModel(PreTrainedModel):
     ) -> Any:
         """The model in a folder that ``save_pretrained`` or a run wrote, in evaluation mode.
 
-        No file but the three of a saved model is read. ``kwargs``: ``dtype`` and
-        ``output_loading_info``. ``hf download USER/NAME --local-dir FOLDER`` makes a folder of a
-        model on the hub.
+        No file but the three of a saved model is read. ``kwargs``: as of ``transformers``, such as
+        ``dtype``. ``hf download USER/NAME --local-dir FOLDER`` makes a folder of a model on the
+        hub.
         """
         described, weights = read_folder(Path(folder))
         if described.get("model_type") != cls.config_class.model_type:
             kind = cls.config_class.model_type
             raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
         with_info = kwargs.pop("output_loading_info", False)
-        if strange := sorted({*kwargs} - UNUSED - {"dtype"}):
-            raise UsageError(f"unknown option {strange[0]!r}: give dtype or output_loading_info")
-        loaded: Any = super().from_pretrained(
-            None,
-            config=config or cls.config_class.from_dict(described),
-            state_dict=weights,
-            output_loading_info=True,
-            **{name: kwargs[name] for name in kwargs if name not in UNUSED},
-        )
+        kwargs |= {"state_dict": weights, "output_loading_info": True}
+        config = config or cls.config_class.from_dict(described)
+        loaded: Any = super().from_pretrained(None, config=config, **kwargs)
         model, info = loaded
         if any(info.values()):
             name = next(str(next(iter(names))) for names in info.values() if names)
