@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from abc_calib.config.model import ModelOptions
 from abc_calib.config.options import Options, Word, option
@@ -38,33 +40,22 @@ class ForeignOptions(ModelOptions):
         return self.architecture
 
 
-FOREIGN = "A model of transformers"
-"""A panel of the help."""
+Text = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class AdoptOptions(Options):
     """A model of ``transformers`` in a folder, and pairs of what it reads and writes."""
 
     group_title: ClassVar[str] = "a foreign model"
-    help_panel: ClassVar[str] = FOREIGN
+    help_panel: ClassVar[str] = "A model of transformers"
 
-    hf: str | None = option(
-        None,
-        "A folder that save_pretrained wrote, the model's and its tokenizer's.",
-        min_length=1,
-        max_length=4096,
+    hf: Text | None = option(
+        None, "A folder that save_pretrained wrote, the model's and its tokenizer's."
     )
-    data: str | None = option(
-        None,
-        "Its pairs: JSON lines of source and target.",
-        min_length=1,
-        max_length=4096,
-    )
-    delimiters: str | None = option(
+    data: Text | None = option(None, "Its pairs: JSON lines of source and target.")
+    delimiters: Text | None = option(
         None,
         "Tokens that end the parts of a source, in their order, with commas between, as in +,=.",
-        min_length=1,
-        max_length=1000,
     )
     task: Word | None = option(
         None, "The rule that the pairs have to follow, such as addition, or 'addition zeros'."
