@@ -36,11 +36,9 @@ class Style:
         """That of a text with numbers in it."""
         spaced = re.search(r"[0-9a-z](\s+)[0-9a-z]", text)
         between = spaced[1] if spaced else ""
-        numbers = list(re.finditer(NUMBER.format(between=re.escape(between)), text))
-        if not numbers:
-            return cls("", "", "", text)
-        operator = text[numbers[0].end() : numbers[1].start()] if len(numbers) > 1 else ""
-        return cls(text[: numbers[0].start()], between, operator, text[numbers[-1].end() :])
+        parts = re.split(NUMBER.format(between=re.escape(between)), text)
+        operator = parts[1] if len(parts) > 2 else ""
+        return cls(parts[0] if len(parts) > 1 else "", between, operator, parts[-1])
 
     def write(self, *numbers: str) -> str:
         """Numbers as the text has them."""

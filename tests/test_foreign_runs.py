@@ -18,8 +18,6 @@ from others import as_ids, batch, reversals, saved, sums, tf, tokenizer, train, 
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import abc_calib as abc
-from abc_calib.nn.foreign.attention import Marks
-from abc_calib.nn.foreign.inject import inject
 from abc_calib.reporting.page.commands import commands
 from tasks import TaskError
 
@@ -268,10 +266,7 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     saved(mamba, tokenizer(), tmp_path / "mamba")
     said = refusal(Somebodys(tmp_path / "mamba", somebodys.pairs))
     assert "takes no attention function" in said
-    model = tf.LlamaForCausalLM.from_pretrained(somebodys.folder)
-    inject(model, abc.LineBias({}), Marks((14, 15)))
-    saved(model, tokenizer(), somebodys.folder)
-    assert "has lines already" in refusal(somebodys) and nothing_is_left(runs_root)
+    assert nothing_is_left(runs_root)
 
 
 def test_options_that_belong_together(somebodys, runs_root):

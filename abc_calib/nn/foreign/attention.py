@@ -61,10 +61,17 @@ class Marks:
     """By what a source is read: the ids of its ``delimiters`` in their order, the last one closes.
 
     ``prefix``: how many tokens the tokenizer puts before each source; the last of them opens it.
+    ``UsageError`` unless delimiters are ids.
     """
 
     delimiters: tuple[int, ...]
     prefix: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.delimiters or not all(isinstance(token, int) for token in self.delimiters):
+            raise UsageError(
+                "give delimiters: the ids of the tokens that end the parts of a source"
+            )
 
     def of(self, ids: Tensor, mask: Tensor | None) -> Coords:
         """Where the tokens of each source ``(b, s)`` stand, what opens it as its first mark.

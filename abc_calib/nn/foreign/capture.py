@@ -20,7 +20,7 @@ from abc_calib.geometry import Site
 from abc_calib.geometry.coords import AttentionView, Coords, output_coords
 from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.foreign.attention import NAME, Marks
-from abc_calib.nn.foreign.inject import MARKS, marked
+from abc_calib.nn.foreign.inject import MARKS
 from abc_calib.nn.foreign.sites import check_model, find_sites
 
 Batch = Mapping[str, Tensor]
@@ -52,7 +52,7 @@ def capture(
     ``position_ids``.
     """
     check_model(model)
-    marks, batch_list = marked(delimiters, prefix), listed_batches(batches)
+    marks, batch_list = Marks((*delimiters,), prefix), listed_batches(batches)
     if (how := model.config._attn_implementation) not in (*STANDARD, NAME):
         raise UsageError(
             f"its attention is computed by {how!r}, a function of its own, and capture reads "
@@ -85,13 +85,13 @@ def of_batch(model: Any, batch: Batch, marks: Marks) -> AttentionWeights:
     finally:
         model.set_attn_implementation(before)
     if stream:
-        return as_attention(outputs.attentions, batch, delimiters=marks)
-    layers: dict[Site, Any] = {
+        return laid_out({"self": outputs.attentions}, batch, marks)
+    layers = {
         "encoder": outputs.encoder_attentions,
         "self": outputs.decoder_attentions,
         "cross": outputs.cross_attentions,
     }
-    return as_attention(layers, batch, delimiters=marks)
+    return laid_out(layers, batch, marks)
 
 
 def listed_batches(batches: Batch | Iterable[Batch]) -> list[Batch]:
@@ -111,7 +111,7 @@ def as_attention(
     weights: Sequence[Tensor] | Mapping[Site, Sequence[Tensor]],
     batch: Batch,
     *,
-    delimiters: Sequence[int] | Marks,
+    delimiters: Sequence[int],
     prefix: int = 0,
 ) -> AttentionWeights:
     """Attention that another tool read, as ``fit_lines`` takes it.
@@ -119,9 +119,14 @@ def as_attention(
     ``weights``: a tensor ``(b, h, i, j)`` a layer, each row of which sums to 1; of an
     encoder-decoder by site. ``batch``, ``delimiters`` and ``prefix`` as of ``capture``.
     """
-    marks, (batch,) = marked(delimiters, prefix), listed_batches(batch)
-    by_site: Mapping[Site, Any] = weights if isinstance(weights, Mapping) else {"self": weights}
-    layers = {site: tuple(x or ()) for site, x in by_site.items()}
+    (batch,) = listed_batches(batch)
+    by_site = weights if isinstance(weights, Mapping) else {"self": weights}
+    return laid_out(by_site, batch, Marks((*delimiters,), prefix))
+
+
+def laid_out(weights: Mapping[Any, Any], batch: Batch, marks: Marks) -> AttentionWeights:
+    """The weights of each site, or of a stream as ``self``, as our own models give them."""
+    layers = {site: tuple(x or ()) for site, x in weights.items()}
     flat = [layer for site_layers in layers.values() for layer in site_layers]
     if not flat or not all(isinstance(x, Tensor) and x.dim() == 4 for x in flat):
         raise UsageError("no attention weights: one tensor (b, h, i, j) for each layer is needed")

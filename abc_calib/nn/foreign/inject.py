@@ -36,7 +36,7 @@ MARKS = "abc_marks"
 def inject(
     model: Any,
     bias: LineBias | None,
-    delimiters: Sequence[int] | Marks | None = None,
+    delimiters: Sequence[int] | None = None,
     neutral: bool = False,
     *,
     prefix: int = 0,
@@ -48,23 +48,12 @@ def inject(
     the model as it was.
     """
     check_model(model)
-    captured = model.__dict__.get(MARKS)
-    if delimiters is None and captured is None:
+    marks = model.__dict__.get(MARKS) if delimiters is None else Marks((*delimiters,), prefix)
+    if marks is None:
         raise UsageError("inject does not know the delimiters: capture first, or give delimiters")
-    marks = captured if delimiters is None else marked(delimiters, prefix)
     sites = model.__dict__.get(SITES) or find_sites(model)
     put(model, bias or LineBias({}), marks, sites, neutral)
     return model
-
-
-def marked(delimiters: Sequence[int] | Marks, prefix: int = 0) -> Marks:
-    """By what sources are read; ``UsageError`` unless delimiters are ids."""
-    if isinstance(delimiters, Marks):
-        return delimiters
-    ids = tuple(delimiters) if isinstance(delimiters, Sequence) else ()
-    if not ids or not all(isinstance(token, int) for token in ids):
-        raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
-    return Marks(ids, prefix)
 
 
 def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:
