@@ -14,10 +14,10 @@ from abc_calib.nn.foreign.sites import TESTED, in_one_line
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
-TRIED: dict[Site, Line] = {
-    "encoder": Line("diag", 0, 0),
-    "self": Line("diag", 0, -1),
-    "cross": Line("anti", 1, 0),
+TRIED: dict[Site, tuple[Line, ...]] = {
+    "encoder": (Line("diag", 0, 0),),
+    "self": (Line("diag", 0, -1),),
+    "cross": (Line("anti", 1, 0),),
 }
 """The lines of every head in a step of training: along an operand, and what was written before."""
 
@@ -34,7 +34,7 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> float:
         tried = in_float64(model)
         change = check_neutral(tried, source, target)
         heads, layers = tried.sites.heads, tried.attention_layers
-        lines = {site: (((line,),) * heads,) * layers[site] for site, line in TRIED.items()}
+        lines = {site: ((head,) * heads,) * layers[site] for site, head in TRIED.items()}
         put(tried.network, LineBias(lines), tried.marks, tried.sites, neutral=True)
         tried.train().loss(source, target).backward()
         check_cache(tried.eval(), source[:2], target.shape[1])
