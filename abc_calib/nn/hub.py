@@ -192,6 +192,7 @@ def _face(kind: type[Model]) -> type[HubModel]:
     face = type(name, (HubModel,), {"config_class": config, "__module__": __name__})
     AutoConfig.register(model_type, config)
     AutoModelForSeq2SeqLM.register(config, face)
+    globals().update({f"{name}Config": config, name: face})  # where pickle looks for them
     return face
 
 
