@@ -18,7 +18,7 @@ from importlib import import_module
 
 _MODULES = {
     "abc_calib.calibration": "extend_bias",
-    "abc_calib.calibration.foreign": "contradictions fit_lines unexplained",
+    "abc_calib.calibration.foreign": "fit_lines unexplained",
     "abc_calib.errors": "AbcError Interrupted UsageError",
     "abc_calib.evaluation": "Prediction",
     "abc_calib.geometry": "Line LineBias",

@@ -1,7 +1,6 @@
 """The names of the package for type checkers; ``__init__.py`` loads them when first used."""
 
 from abc_calib.calibration import extend_bias as extend_bias
-from abc_calib.calibration.foreign import contradictions as contradictions
 from abc_calib.calibration.foreign import fit_lines as fit_lines
 from abc_calib.calibration.foreign import unexplained as unexplained
 from abc_calib.errors import AbcError as AbcError

@@ -65,5 +65,5 @@ for batch in batches:
 maps = attention[0].weights["cross"][1][0]  # of layer 1, as matplotlib's matshow draws each head
 
 lines = abc.fit_lines(attention, threshold=0.2)
-print(lines.summary, abc.contradictions(lines, batches, delimiters=[EQUALS], prefix=1))
+print(lines.summary)
 logits = module(reversed_digits(50)["input_ids"], [*biases_of(lines, 50)])

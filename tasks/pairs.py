@@ -6,7 +6,6 @@ beyond the file; otherwise only the file does.
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from tasks.base import Task, TaskError
 from tasks.pair_files import Texts, read_pairs
 from tasks.ragged import Ragged, Rng
-from tasks.written import Written, rule_named, squeezed
+from tasks.written import Written, rule_named
 
 
 class FilePairs(Task):
@@ -24,8 +23,10 @@ class FilePairs(Task):
 
     name = "pairs"
     notation = "pairs"
-    options = ("data", "sha256", "tokenizer", "delimiters", "eos", "joined", "rule", "fit", "check")
+    options = ("data", "sha256", "tokenizer", "delimiters", "eos", "joined", "rule")
     laws = ("uniform",)
+    symbols = ()
+    train_length = 0  # its data count, in the tokens of a tokenizer
 
     def __init__(
         self,
@@ -36,42 +37,21 @@ class FilePairs(Task):
         joined: int = 0,
         sha256: str = "",
         rule: str = "",
-        fit: str = "",
-        check: str = "",
     ):
         self.path, self.tokenizer, self.eos = Path(data), tokenizer, eos
         #: are targets read together with their sources, and not as texts of their own?
         self.joined = bool(joined)
-        self.fit, self.check = fit, check
         self.delimiters = tuple(delimiters.split(","))
-        self.symbols = ()
         self.pairs, digest = read_pairs(self.path)
         if sha256 and sha256 != digest:
             raise TaskError(f"{self.path} was changed since (its SHA-256 is another): put it back")
         self.follows = rule_named(rule, self.pairs) if rule else None
+        self.unit = "tokens" if self.follows is None else "digits"
 
     @cached_property
     def targets(self) -> dict[str, str]:
         """The target of every source."""
         return dict(zip(self.pairs.source, self.pairs.target, strict=True))
-
-    @property
-    def unit(self) -> str:  # type: ignore[override]
-        """What lengths count."""
-        return "tokens" if self.follows is None else "digits"
-
-    @property
-    def train_length(self) -> int:  # type: ignore[override]
-        """The widest part of a source."""
-        return max(map(self.width, self.pairs.source))
-
-    def width(self, source: str) -> int:
-        """How wide the widest part of a source is, in digits where there is a rule."""
-        if self.follows is not None:
-            source, between = self.follows.problem(source), "[^0-9a-z]+"
-        else:
-            between = "|".join(map(re.escape, self.delimiters))
-        return max(len(squeezed(part)) for part in re.split(between, source))
 
     def solve(self, source: str) -> str:
         if self.follows is not None:
@@ -83,12 +63,9 @@ class FilePairs(Task):
     def parse(self, source: str) -> Texts:
         if not source.strip():
             raise TaskError(f"{source!r} is not a source: write one as in {self.pairs.source[0]!r}")
-        try:
-            return Texts((source,), (self.solve(source),))
-        except TaskError:
-            if self.follows is not None:
-                raise
-            return Texts((source,), ("",))
+        if self.follows is None:
+            return Texts((source,), (self.targets.get(source, ""),))
+        return Texts((source,), (self.solve(source),))
 
     @property
     def rule_task(self) -> Any:
@@ -105,22 +82,22 @@ class FilePairs(Task):
 
     def ones(self, width: int) -> Texts:
         """A source with this number of digits, each of them 1."""
-        task = self._rule.task
+        task = self.rule_task
         digits = (Ragged(np.ones((1, w), np.uint8), np.array([w])) for w in task.widths(width))
         return self.render(task.problems(*digits))
 
     def sample(
         self, rng: Rng, n: int, length: int, law: str = "balanced", exact: bool = False
     ) -> Texts:
-        return self._rule.texts(self._rule.task.sample(rng, n, length, law, exact))
+        return self.render(self.rule_task.sample(rng, n, length, law, exact))
 
     def hard(self, rng: Rng, n: int, length: int) -> Texts:
-        return self._rule.texts(self._rule.task.hard(rng, n, length))
+        return self.render(self.rule_task.hard(rng, n, length))
 
     def mutated(self, rng: Rng, parents: Texts, n: int) -> Texts:
         rule = self._rule
         first, *others = (rule.task.parse(rule.problem(source)) for source in parents.source)
-        return rule.texts(rule.task.mutated(rng, first.joined(*others), n))
+        return self.render(rule.task.mutated(rng, first.joined(*others), n))
 
     @property
     def _rule(self) -> Written:

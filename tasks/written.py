@@ -36,11 +36,9 @@ class Style:
         """That of a text with numbers in it."""
         spaced = re.search(r"[0-9a-z](\s+)[0-9a-z]", text)
         between = spaced[1] if spaced else ""
-        numbers = list(re.finditer(NUMBER.format(between=re.escape(between)), text))
-        if not numbers:
-            return cls("", "", "", text)
-        operator = text[numbers[0].end() : numbers[1].start()] if len(numbers) > 1 else ""
-        return cls(text[: numbers[0].start()], between, operator, text[numbers[-1].end() :])
+        parts = re.split(NUMBER.format(between=re.escape(between)), text)
+        operator = parts[1] if len(parts) > 2 else ""
+        return cls(parts[0] if len(parts) > 1 else "", between, operator, parts[-1])
 
     def write(self, *numbers: str) -> str:
         """Numbers as the text has them."""
@@ -91,16 +89,16 @@ class Written:
         text = text[len(before) : len(text) - len(behind)]
         return (self.task.operator or "").join(self._numbers(text))
 
-    def render(self, text: str) -> str:
-        """A source as the pairs write it, from one as its task does."""
-        return self.source.write(*self._numbers(text))
+    def width(self, source: str) -> int:
+        """How many digits the longest number of a source has."""
+        return max(map(len, re.split("[^0-9a-z]+", self.problem(source))))
 
     def solve(self, source: str) -> str:
         """The right target."""
-        problems = self.task.parse(text := self.problem(source))
+        problems = self.task.parse(self.problem(source))
         if self.filled or "columns" in self.ways:  # zeros of the operands count
-            width = max(map(len, re.split("[^0-9a-z]+", text)))
-            problems = self.task.problems(*self.task.padded(problems.operands, width))
+            padded = self.task.padded(problems.operands, self.width(source))
+            problems = self.task.problems(*padded)
         return self._answer(problems, 0)
 
     def _answer(self, problems: Any, row: int) -> str:
@@ -119,7 +117,7 @@ class Written:
             write, operands = self.task.write, self.task.padded(problems.operands)
             problems = self.task.problems(*operands)
         rows = range(len(problems))
-        sources = (self.render(write(problems, row)) for row in rows)
+        sources = (self.source.write(*self._numbers(write(problems, row))) for row in rows)
         return Texts(tuple(sources), tuple(self._answer(problems, row) for row in rows))
 
 

@@ -1,10 +1,8 @@
-"""Attention that another tool has read: its lines, what they decide, and their biases."""
+"""Attention that another tool has read: its lines, and their biases."""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -63,25 +61,6 @@ def test_weights_of_an_encoder_decoder_are_taken_by_site(read):
     ]
     assert len(directions) >= 4 and {*directions} == {"anti"}
     assert not bias.stream and {*bias.sites} >= {"self", "cross"}
-
-
-def test_contradictions_are_those_that_counting_windows_finds():
-    bias, batch = reading_lines(), reversing(4, samples=400)
-    assert abc.contradictions(bias, batch, delimiters=[CLOSE]) == (0, 2000)
-    one = abc.LineBias({site: layers[:1] for site, layers in bias.sites.items()}, stream=True)
-    ids, labels = batch["input_ids"], batch["labels"].clone()
-    labels[:, 5] = (ids[:, 3] + (ids[:, 2] > 7)) % 10  # its first row would have to read two digits
-    rows = [
-        ((int(ids[b, row]), int(ids[b, 7 - row]) if row < 8 else -1), int(labels[b, row + 1]))
-        for b, row in itertools.product(range(400), range(4, 9))
-    ]
-    written = defaultdict(set)
-    for window, token in rows:
-        written[window].add(token)
-    wanted = sum(len(written[window]) > 1 for window, _ in rows)
-    given = batch | {"labels": labels}
-    assert wanted > 300
-    assert abc.contradictions(one, given, delimiters=[CLOSE]) == (wanted, 2000)
 
 
 def test_weights_that_do_not_fit_are_refused():

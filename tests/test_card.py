@@ -15,7 +15,7 @@ import abc_calib as abc
 from abc_calib.config import TrainOptions
 from abc_calib.data import make_data
 from abc_calib.errors import AbcError
-from abc_calib.nn.hub import faces
+from abc_calib.nn import hub
 from abc_calib.nn.tokenizer import tokenizer_files
 from tasks import TASKS, get_task
 
@@ -65,7 +65,9 @@ def test_a_certified_card_loads_with_what_a_download_leaves_behind(
     assert "certified for every length" in (folder / "README.md").read_text()
     assert json.loads((folder / "certificate.json").read_text())["windows"] == made.windows
     (folder / ".gitattributes").touch()
-    assert faces.AbcTransformer.from_pretrained(folder).network.lines is not None
+    assert hub.load(folder).network.lines is not None
     shutil.rmtree(folder)
     with pytest.raises(AbcError, match="is not a saved model"):
-        AutoModelForSeq2SeqLM.from_pretrained(str(folder), config=faces.AbcConfig())
+        AutoModelForSeq2SeqLM.from_pretrained(
+            str(folder), config=hub.FACES["abc_transformer"].config_class()
+        )

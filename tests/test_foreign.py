@@ -22,14 +22,13 @@ from abc_calib.config import ForeignOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Line, LineBias
-from abc_calib.nn.foreign.attention import Marks
 from abc_calib.nn.foreign.checks import try_out
 from abc_calib.nn.foreign.inject import detach, inject
 from abc_calib.nn.foreign.model import Foreign
 from abc_calib.nn.saved import read_weights
 
 PLUS, EQUALS = 14, 15
-MARKS = Marks((PLUS, EQUALS))
+MARKS = [PLUS, EQUALS]
 SOURCES = torch.tensor(
     [[4, 5, 6, PLUS, 7, 8, 9, EQUALS], [10, 11, PLUS, 4, 5, 6, 7, EQUALS]]  # 012+345= and so on
 )
@@ -127,6 +126,12 @@ def test_gathered_attention_is_dense_attention(model, lines):
     assert rows[0].argmax(-1).tolist() == [6, 5, 4, 3, 3]
     assert rows[1].argmax(-1).tolist() == [6, 5, 4, 3, 2]
     assert torch.allclose(rows.amax(-1), torch.ones(2, 5))
+    ids = torch.cat([SOURCES, OUTPUTS], 1) if stream(model) else SOURCES
+    at = torch.arange(ids.shape[1])
+    labels = ids.masked_fill(at < SOURCES.shape[1], -100) if stream(model) else OUTPUTS
+    (found,) = abc.capture(model, {"input_ids": ids, "labels": labels}, delimiters=MARKS)
+    for cross in found.weights["cross"]:
+        assert torch.allclose(cross[:, 1, :4].amax(-1), torch.ones(2, 4))
 
 
 def test_without_its_positions_a_model_reads_tokens_not_places(model):
@@ -230,37 +235,15 @@ def test_lines_that_cannot_be_put_in_leave_the_model_as_it_was(model):
     before = logits(model)
     with pytest.raises(UsageError, match="of the same shape"):
         inject(model, lines_for(model, layers=3), MARKS)
+    if stream(model):
+        with pytest.raises(UsageError, match="choose the fit nnls"):
+            inject(model, LineBias({"self": (((Line("diag", -1, 0),),) * 4,) * 2}), MARKS)
     with pytest.raises(UsageError, match=r"source 0 of the batch has 1 of the 2 delimiters"):
         logits(model, SOURCES.where(SOURCES != PLUS, 4))
     assert torch.equal(logits(model), before)
     model.set_attn_implementation("sdpa")
     with pytest.raises(UsageError, match="set to 'sdpa', which knows no lines"):
         logits(model)
-
-
-def test_a_model_whose_positions_are_not_known_is_left_as_it_was():
-    plain = tiny("llama").eval()
-    before = logits(plain)
-    plain.model.rotary_emb.__class__ = type("Turned", (type(plain.model.rotary_emb),), {})
-    with pytest.raises(UsageError, match="has no positions that this program can remove"):
-        inject(plain, lines_for(plain), MARKS, neutral=True)
-    with pytest.raises(UsageError, match="choose the fit nnls"):
-        inject(plain, LineBias({"self": (((Line("diag", -1, 0),),) * 4,) * 2}), MARKS)
-    assert torch.equal(logits(plain), before)
-
-
-def test_attention_along_lines_is_captured_as_it_is(model):
-    inject(model, lines_for(model), MARKS, neutral=True)
-    before = logits(model)
-    ids = torch.cat([SOURCES, OUTPUTS], 1) if stream(model) else SOURCES
-    labels = ids.clone() if stream(model) else OUTPUTS
-    if stream(model):
-        labels[:, : SOURCES.shape[1]] = -100
-    batch = {"input_ids": ids, "labels": labels}
-    (found,) = abc.capture(model, batch, delimiters=[PLUS, EQUALS])
-    # the first head of the first layer reads a token alone
-    assert torch.allclose(found.weights["cross"][0][:, 0].amax((1, 2)), torch.ones(2))
-    assert torch.equal(logits(model), before)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

@@ -20,9 +20,9 @@ from tokenizers import (
 )
 
 import abc_calib as abc
-from abc_calib.config import TrainOptions
-from abc_calib.data.pairs import Coder, PairData
-from abc_calib.nn.foreign.model import Sources
+from abc_calib.config import ForeignOptions, TrainOptions
+from abc_calib.data.pairs import PairData, PairVocabulary
+from abc_calib.nn.foreign.model import tokenized
 from tasks.pairs import FilePairs
 
 SIGNS = "0123456789+="
@@ -141,14 +141,14 @@ def test_a_stream_is_what_the_tokenizer_makes_of_source_and_target(kind, form, t
     words = tf.PreTrainedTokenizerFast.from_pretrained(tmp_path)
     known, pairs = data.vocabulary, data.task.pairs
     batch = data.everything
-    streams = Sources(known.prefix, known.suffix, known.closed, stream=True)
-    ids, mask = streams.ids(batch.source, known.pad)
+    options = ForeignOptions(prefix=known.prefix, suffix=known.suffix, closed=known.closed)
+    ids, mask = tokenized(batch.source, options, known.pad, stream=True)
     for row, (source, target) in enumerate(zip(pairs.source, pairs.target, strict=True)):
         written = batch.target[row][batch.target[row] != known.pad].tolist()
         assert [*ids[row][mask[row]].tolist(), *written] == [*words(source + target).input_ids, 2]
         assert "".join(known.text(written, " ").split()) == "".join(target.split())
     assert data.widths.tolist() == [1, 2, 3, 2, 4, 4] and data.task.unit == "digits"
-    assert known.coder.plain(int(batch.source[0, 1])) == pairs.source[0][0]
+    assert known.plain(int(batch.source[0, 1])) == pairs.source[0][0]
     for length in (1, 2, 3, 8, 9, 30):  # lengths are digits, and layouts count tokens
         problems = data.task.ones(length)
         batch, layout = data.lay_out(problems), data.layout_at(length)
@@ -185,9 +185,9 @@ def test_a_decoder_that_panics_is_told_in_a_line(tmp_path):
     made = llama()
     made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Strip(" ", 1, 1)])
     made.save(str(tmp_path / "tokenizer.json"))
-    coder = Coder(str(tmp_path))
+    task = FilePairs(str(write_pairs(tmp_path / "p.jsonl", [("1+2=", "3")])), str(tmp_path), "=", 2)
     with pytest.raises(abc.UsageError, match=r"decoder fails on .*mend the decoder in tokenizer"):
-        coder.plain(coder.tokenizer.token_to_id("▁"))
+        PairVocabulary(task)
 
 
 def test_a_problem_is_held_out_however_it_is_spaced(tmp_path):

@@ -18,7 +18,6 @@ from abc_calib import stages
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
-from abc_calib.nn.foreign.attention import Marks
 from abc_calib.nn.foreign.inject import inject
 from abc_calib.proof import decide as decision
 from abc_calib.proof import search, tested
@@ -50,7 +49,7 @@ def folder_of(path, model, words, bias, pairs, neutral=True):
     """A model with lines and its pairs, as ``abc certify --hf`` takes them."""
     ids = (words("=")["input_ids"][0],) if len(pairs[0][0].split("+")) == 1 else (14, 15)
     if bias is not None:
-        inject(model, bias, Marks(ids), neutral=neutral)
+        inject(model, bias, ids, neutral=neutral)
     folder = saved(model, words, path / "model")
     return folder, write_pairs(path / "pairs.jsonl", pairs)
 
@@ -148,7 +147,7 @@ def successor(tmp_path_factory):
     torch.manual_seed(0)
     model, words = tiny("llama", times=2), tokenizer()
     bias = lines_for(model)
-    inject(model, bias, Marks((15,)), neutral=True)
+    inject(model, bias, [15], neutral=True)
     train(model, *as_ids(words, SUCCESSORS), 400, 3e-3)
     path = tmp_path_factory.mktemp("successor")
     return folder_of(path, model, words, bias, SUCCESSORS)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,15 +15,11 @@ from torch import Tensor
 
 from abc_calib.calibration.fits.base import Evidence
 from abc_calib.calibration.fits.nnls import Nnls
-from abc_calib.calibration.windows import disputed, leaves_open, through
 from abc_calib.config import CalibrationOptions, build
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import AttentionWeights
-from abc_calib.nn.foreign.attention import Marks
-from abc_calib.nn.foreign.capture import Batch, Pairs, listed_batches
-from abc_calib.nn.foreign.inject import marked
 from abc_calib.nn.lines import LineGather
 
 
@@ -55,32 +51,6 @@ def fit_lines(
     """
     options = Nnls.resolved(build(CalibrationOptions, threshold=threshold, dirs=dirs))
     return Nnls(evidence_of(attention), options).bias(threshold)
-
-
-def contradictions(
-    bias: LineBias,
-    batches: Batch | Iterable[Batch],
-    *,
-    delimiters: Sequence[int] | Marks,
-    prefix: int = 0,
-) -> tuple[int, int]:
-    """How many rows see, along the lines, what another row sees and write another token.
-
-    And how many rows there are. A model without positions on these lines cannot be right in all of
-    them, whatever it learns. Where a head may look everywhere no row is counted. Arguments as of
-    ``capture``.
-    """
-    marks, codes, written = marked(delimiters, prefix), list[Tensor](), list[Tensor]()
-    sites: list[Site] = ["self", "cross"] if bias.stream else ["self", "cross", "encoder"]
-    open_ = leaves_open(bias, sites)
-    for batch in listed_batches(batches):
-        pairs = Pairs.of(batch, marks, bias.stream)
-        written.append(pairs.target[pairs.written])
-        if not open_:
-            seen = through(bias, pairs.source, pairs.read, pairs.views)
-            codes.append(seen[pairs.written])
-    tokens = torch.cat(written).numpy()
-    return (0, len(tokens)) if open_ else disputed(torch.cat(codes).numpy(), tokens)
 
 
 def unexplained(attention: Sequence[AttentionWeights], bias: LineBias) -> list[dict[str, Any]]:

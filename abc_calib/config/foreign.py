@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from abc_calib.config.model import ModelOptions
 from abc_calib.config.options import Options, Word, option
@@ -38,47 +40,25 @@ class ForeignOptions(ModelOptions):
         return self.architecture
 
 
-FOREIGN = "A model of transformers"
-"""A panel of the help."""
-RANGE = "^[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})?$"
+Text = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class AdoptOptions(Options):
     """A model of ``transformers`` in a folder, and pairs of what it reads and writes."""
 
     group_title: ClassVar[str] = "a foreign model"
-    help_panel: ClassVar[str] = FOREIGN
+    help_panel: ClassVar[str] = "A model of transformers"
 
-    hf: str | None = option(
-        None,
-        "A folder that save_pretrained wrote, the model's and its tokenizer's.",
-        min_length=1,
-        max_length=4096,
+    hf: Text | None = option(
+        None, "A folder that save_pretrained wrote, the model's and its tokenizer's."
     )
-    data: str | None = option(
-        None,
-        "Its pairs: JSON lines of source and target.",
-        min_length=1,
-        max_length=4096,
-    )
-    delimiters: str | None = option(
+    data: Text | None = option(None, "Its pairs: JSON lines of source and target.")
+    delimiters: Text | None = option(
         None,
         "Tokens that end the parts of a source, in their order, with commas between, as in +,=.",
-        min_length=1,
-        max_length=1000,
     )
     task: Word | None = option(
         None, "The rule that the pairs have to follow, such as addition, or 'addition zeros'."
-    )
-    fit_lengths: str | None = option(
-        None,
-        "Lengths on which lines are tried out, as in 1-4; two thirds by default.",
-        pattern=RANGE,
-    )
-    check_lengths: str | None = option(
-        None,
-        "Longer ones on which they are judged, as in 5-6; the others by default.",
-        pattern=RANGE,
     )
 
     @property
@@ -88,13 +68,4 @@ class AdoptOptions(Options):
         missing = [name for name in ("hf", "data", "delimiters") if name not in names]
         if names and missing:
             raise UsageError(f"--{missing[0]} is missing: give --hf, --data and --delimiters")
-        fit, check = self.fit_lengths, self.check_lengths
-        if (fit is None) != (check is None):
-            raise UsageError("--fit-lengths and --check-lengths go together: give both or none")
-        if fit and check:
-            bounds = [int(number) for text in (fit, check) for number in text.split("-")]
-            if bounds != sorted(bounds) or int(fit.split("-")[-1]) >= int(check.split("-")[0]):
-                raise UsageError(
-                    f"--fit-lengths {fit}, --check-lengths {check}: give them as in 1-4 and 5-6"
-                )
         return bool(names)

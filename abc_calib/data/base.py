@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -135,7 +135,7 @@ class Data(ABC):
         """The lengths that there are problems of, where not of every one."""
         return None
 
-    def shortened(self, length: int) -> Data:
+    def shortened(self, length: int) -> Self:
         """The same data, trained on up to a shorter length."""
         return type(self)(self.task, self.options.model_copy(update={"length": length}))
 

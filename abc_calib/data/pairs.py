@@ -31,77 +31,81 @@ HELD_OUT = 8
 SHORTEST = 2
 """Pairs of sources up to this wide are always for training."""
 TESTED = 1000
-NEAR = 9
-"""Digits of a source by which it is seen how many tokens others have."""
 PAD = "<padding of abc>"
 """No token of a tokenizer, as ``@`` may be one."""
 
 
-class Coder:
-    """A tokenizer's file: texts to ids and back."""
+class PairVocabulary(Vocabulary):
+    """A tokenizer's file: its ids, then two of ours, padding and a token that opens sources."""
 
-    def __init__(self, folder: str):
-        from tokenizers import Tokenizer
-
-        path = Path(folder) / "tokenizer.json"
-        if not path.is_file():
-            raise UsageError(
-                f"{folder} has no tokenizer.json: save the model's fast tokenizer there, with "
-                "tokenizer.save_pretrained(FOLDER)"
-            )
-        try:
-            self.tokenizer: Any = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises nothing more exact
-            raise UsageError(f"{path} is not a tokenizer ({error}): save it again") from None
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
+    def __init__(self, task: FilePairs):
+        self.tokenizer = read_tokenizer(Path(task.tokenizer))
+        #: how many tokens the tokenizer knows
         self.size = int(self.tokenizer.get_vocab_size(with_added_tokens=True))
         name = getattr(self.tokenizer.model, "unk_token", None)
         #: what stands for what it does not know, if anything does
         self.unknown = None if name is None else self.tokenizer.token_to_id(name)
+        known = (self.tokenizer.id_to_token(token) or "" for token in range(self.size))
+        self.symbols = [*known, PAD, ""]
+        numbers = list(enumerate(self.symbols))
+        self.ids = {symbol: i for i, symbol in reversed(numbers)}  # the tokenizer's own come first
+        self.eos, self.pad = task.eos, self.size
 
-    def symbol(self, token: int) -> str:
-        return self.tokenizer.id_to_token(token) or ""
+        whole = self.tokenizer.encode(task.pairs.source[0])
+        own = [k for k, special in enumerate(whole.special_tokens_mask) if not special]
+        start, end = (own[0], own[-1] + 1) if own else (0, 0)
+        first, self.suffix = whole.ids[start:end], (*whole.ids[end:],)
+        #: what each source begins with that stands for no text, as ``▁``
+        self.blank = tuple(takewhile(lambda token: not self.plain(token), first))
+        self.prefix = (*whole.ids[:start], *self.blank)
+        self.sos = self.prefix[-1] if self.prefix else self.size + 1
+        named = tuple(self.delimiter(text, first) for text in task.delimiters)
+        #: does a token that the tokenizer puts behind a source close it?
+        self.closed = first[-1:] != [named[-1]]
+        self.behind = self.suffix[: int(self.closed)]
+        self.named = (*named, *self.behind)
+        self.delimiters = (self.sos, *self.named)
 
     @cache  # noqa: B019
     def plain(self, token: int) -> str:
         """What a token stands for, without spaces and the signs of a tokenizer."""
-        symbol, decoder = self.symbol(token), self.tokenizer.decoder
+        symbol, decoder = self.symbols[token], self.tokenizer.decoder
         text = _decoded(decoder.decode, [symbol]) if decoder else symbol
         return "".join(text.strip("▁ĠĊ").removeprefix("##").split())
 
-    def ids(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
-        """Ids without special tokens, or with those that the tokenizer adds."""
-        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=special)
+    def encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts, without special tokens that the tokenizer adds."""
+        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def around(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What the tokenizer puts before and behind a text."""
-        (plain,), (whole,) = self.ids([text]), self.ids([text], special=True)
-        for start in range(len(whole) - len(plain) + 1):
-            if whole[start : start + len(plain)] == plain:
-                return tuple(whole[:start]), tuple(whole[start + len(plain) :])
-        return (), ()
+    def sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of sources, without what each begins with."""
+        n = len(self.blank)
+        return [ids[n:] if (*ids[:n],) == self.blank else ids for ids in self.encoded(texts)]
 
-    def behind(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[int]]:
-        """The ids of targets as what goes on behind their sources.
+    def targets(self, problems: Texts, joined: bool) -> list[list[int]]:
+        """Ids of targets; ``joined``: as what goes on behind their sources.
 
         ``UsageError`` where a token goes from one into the other.
         """
-        both = self.ids([source + target for source, target in zip(sources, targets, strict=True)])
-        ids = []
-        for source, first, whole in zip(sources, self.ids(sources), both, strict=True):
-            if whole[: len(first)] != first:
+        if not joined:
+            return self.encoded(problems.target)
+        texts = [*zip(problems.source, problems.target, strict=True)]
+        both, rows = self.encoded([source + target for source, target in texts]), []
+        for source, ids, whole in zip(
+            problems.source, self.encoded(problems.source), both, strict=True
+        ):
+            if whole[: len(ids)] != ids:
                 raise UsageError(
                     f"the tokenizer reads {source!r} otherwise where its target follows: end "
                     "sources with a sign that it never merges"
                 )
-            ids.append(whole[len(first) :])
-        return ids
+            rows.append(whole[len(ids) :])
+        return rows
 
     def delimiter(self, text: str, source: Sequence[int]) -> int:
         """The token of a delimiter in a source; ``UsageError`` if it is none, or several."""
-        tokens = {token for token in source if text in (self.symbol(token), self.plain(token))}
+        tokens = {token for token in source if text in (self.symbols[token], self.plain(token))}
         token = tokens.pop() if len(tokens) == 1 else self.tokenizer.token_to_id(text)
         if token is None:
             raise UsageError(
@@ -109,6 +113,30 @@ class Coder:
                 "with commas between"
             )
         return int(token)
+
+    def text(self, ids: Iterable[int], separator: str = "") -> str:
+        """What a person reads, up to the end."""
+        text = _decoded(self.tokenizer.decode, self.shown(ids))
+        return text.strip() if separator else "".join(text.split())
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder; ``UsageError`` if there is none."""
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} has no tokenizer.json: save the model's fast tokenizer there, with "
+            "tokenizer.save_pretrained(FOLDER)"
+        )
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing more exact
+        raise UsageError(f"{path} is not a tokenizer ({error}): save it again") from None
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
@@ -124,39 +152,6 @@ def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
         ) from None
 
 
-class PairVocabulary(Vocabulary):
-    """The tokenizer's ids, then two of ours: padding, and a token that opens sources."""
-
-    def __init__(self, task: FilePairs, coder: Coder):
-        self.coder, self.eos, self.pad = coder, task.eos, coder.size
-        first = task.pairs.source[0]
-        (ids,) = coder.ids([first])
-        around, self.suffix = coder.around(first)
-        #: what each source begins with that stands for no text, as ``▁``
-        self.blank = tuple(takewhile(lambda token: not coder.plain(token), ids))
-        self.prefix = (*around, *self.blank)
-        self.sos = self.prefix[-1] if self.prefix else coder.size + 1
-        named = tuple(coder.delimiter(text, ids) for text in task.delimiters)
-        #: does a token that the tokenizer puts behind a source close it?
-        self.closed = ids[-1] != named[-1]
-        self.behind = self.suffix[: int(self.closed)]
-        self.named = (*named, *self.behind)
-        self.delimiters = (self.sos, *self.named)
-        self.symbols = [*map(coder.symbol, range(coder.size)), PAD, ""]
-        numbers = list(enumerate(self.symbols))
-        self.ids = {symbol: i for i, symbol in reversed(numbers)}  # the tokenizer's own come first
-
-    def sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of sources, without what each begins with."""
-        n = len(self.blank)
-        return [ids[n:] if tuple(ids[:n]) == self.blank else ids for ids in self.coder.ids(texts)]
-
-    def text(self, ids: Iterable[int], separator: str = "") -> str:
-        """What a person reads, up to the end."""
-        text = _decoded(self.coder.tokenizer.decode, self.shown(ids))
-        return text.strip() if separator else "".join(text.split())
-
-
 class PairData(Data):
     """Draws batches of a file of pairs; beyond it, of the rule that they follow."""
 
@@ -165,8 +160,7 @@ class PairData(Data):
     """How each test set is drawn where there is a rule."""
 
     def __init__(self, task: FilePairs, options: TrainOptions):
-        self.coder = Coder(task.tokenizer)
-        super().__init__(task, options, PairVocabulary(task, self.coder))
+        super().__init__(task, options, PairVocabulary(task))
         self.tests = tuple(self.laws) if task.follows is not None else ("random",)
 
     @cached_property
@@ -174,7 +168,7 @@ class PairData(Data):
         """The widest part of each source, in digits where there is a rule, else in tokens."""
         sources = self.task.pairs.source
         if self.task.follows is not None:
-            return np.array([self.task.width(source) for source in sources])
+            return np.array([self.task.follows.width(source) for source in sources])
         return np.array([max(self._widths(ids)) for ids in self.vocabulary.sources(sources)])
 
     def _widths(self, ids: Sequence[int]) -> list[int]:
@@ -260,11 +254,9 @@ class PairData(Data):
         return TESTED
 
     def left_out(self) -> tuple[Data, list[int]]:
-        fit, check = (lengths_of(text) for text in (self.task.fit, self.task.check))
-        if not fit or not check:
-            return super().left_out()
-        widths = set(np.unique(self.widths).tolist())
-        return self.shortened(max(fit)), sorted(widths & set(check))
+        widths = np.unique(self.widths).tolist()
+        few = max(1, len(widths) * 2 // 3)
+        return self.shortened(widths[few - 1]), widths[few:]
 
     # Tokens
 
@@ -272,9 +264,7 @@ class PairData(Data):
         vocabulary = self.vocabulary
         read = vocabulary.sources(problems.source)
         sources = [[vocabulary.sos, *ids, *vocabulary.behind] for ids in read]
-        written = self.coder.ids(problems.target)
-        if self.task.joined:
-            written = self.coder.behind(problems.source, problems.target)
+        written = vocabulary.targets(problems, self.task.joined)
         targets = [[*ids, vocabulary.eos] for ids in written]
         for row, target in enumerate(problems.target):
             if not target:  # unknown: up to the longest
@@ -292,14 +282,7 @@ class PairData(Data):
     def layout_at(self, length: int) -> Layout:
         if self.task.follows is None:
             return self._layout([length] * len(self.vocabulary.named))
-        (near, growth), far = self._growth, length - NEAR
-        return self._layout([max(0, n + step * far) for n, step in zip(near, growth, strict=True)])
-
-    @cached_property
-    def _growth(self) -> tuple[list[int], list[int]]:
-        """The widths of a source of ``NEAR`` digits in tokens, and what a digit adds to each."""
-        at = [self.layout(self.task.ones(NEAR + extra)).widths for extra in range(2)]
-        return list(at[0]), [far - near for near, far in zip(*at, strict=True)]
+        return self.layout(self.task.ones(length))
 
     def _layout(self, widths: Sequence[int]) -> Layout:
         vocabulary = self.vocabulary
@@ -316,16 +299,10 @@ class PairData(Data):
 
     def size_of(self, problems: Texts) -> int:
         if self.task.follows is not None:
-            return self.task.width(problems.source[0])
+            return self.task.follows.width(problems.source[0])
         if not (widths := self.layout(problems).widths):
             example = self.task.pairs.source[0]
             raise UsageError(
                 f"{problems.source[0]!r} has none of the delimiters: write a source as {example!r}"
             )
         return max(widths)
-
-
-def lengths_of(text: str) -> set[int]:
-    """The numbers of ``1-4``."""
-    first, _, last = text.partition("-")
-    return set(range(int(first), int(last or first) + 1)) if first else set()

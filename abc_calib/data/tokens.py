@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -124,7 +124,7 @@ class TokenData(Data):
     def test_size(self, length: int) -> int:
         return len(self.task.test_set(length, TEST_SIZE, 0))
 
-    def shortened(self, length: int) -> Data:
+    def shortened(self, length: int) -> Self:
         return super().shortened(max(length, self.task.shortest))
 
     def lay_out(self, problems: Problems) -> Batch:

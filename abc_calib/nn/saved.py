@@ -1,14 +1,9 @@
-"""The folder of a saved model: two small files, and weights in ``model.safetensors`` alone.
-
-Beside a tokenizer, a card and hidden files no other may be there: readers of other formats would
-take it for weights, for an adapter or for code.
-"""
+"""The folder of a saved model: two small files, and weights in ``model.safetensors`` alone."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,14 +22,6 @@ from abc_calib.plugins import check_model
 
 CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
 OURS = (CONFIG, GENERATION, WEIGHTS)
-ALLOWED = {
-    *OURS,
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "README.md",
-    "certificate.json",
-    "certificate.md",
-}
 IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 ABOUT = ("model_type", "architectures", "is_encoder_decoder", "dtype", "transformers_version")
 """Keys of every ``config.json``; the others are what shapes the model."""
@@ -67,14 +54,11 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str:
 
 
 def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The configuration and the weights; ``AbcError`` for a folder that holds anything else."""
+    """The configuration and the weights, whatever else is there; ``AbcError`` without them."""
     try:
-        files = os.listdir(folder)
         described = read_json(folder / CONFIG)
     except (OSError, ValueError) as error:
         raise AbcError(f"{folder} is not a saved model ({error}): name another folder") from None
-    if strange := sorted(name for name in {*files} - ALLOWED if name[0] != "."):
-        raise AbcError(f"{folder / strange[0]} is not a file of a saved model: remove it")
     if not isinstance(described, dict):
         raise AbcError(f"{folder / CONFIG} holds no table: save the model again")
     weights, _ = read_weights(folder / WEIGHTS)

@@ -10,7 +10,7 @@ import numpy as np
 
 from abc_calib.config import RunConfig, TrainOptions
 from abc_calib.data import Batch
-from abc_calib.data.pairs import Coder, PairData, lengths_of
+from abc_calib.data.pairs import PairData, PairVocabulary
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import exact_matches
 from abc_calib.geometry import LineBias
@@ -24,6 +24,7 @@ from abc_calib.runs.records import CALIBRATION, write_record
 from abc_calib.stages.judging import ignore
 from abc_calib.version import __version__
 from tasks.pair_files import read_pairs
+from tasks.pairs import FilePairs
 from tasks.written import rule_of, wrong_pairs
 
 SAMPLES = 64
@@ -37,8 +38,6 @@ def adopt(
     data: Path | str,
     delimiters: str,
     *,
-    fit_lengths: str = "",
-    check_lengths: str = "",
     task: str = "",
     seed: int = 0,
     lined: bool = False,
@@ -48,29 +47,31 @@ def adopt(
     """A run of a model of ``transformers`` in a folder, with its tokenizer, on pairs of a file.
 
     ``data``: JSON lines of ``source`` and ``target``. ``delimiters``: tokens that end the parts of
-    a source, in their order, with commas between. ``fit_lengths`` and ``check_lengths``, such as
-    ``1-4`` and ``5-6``: on which lengths lines are tried out and judged. ``task``: the rule
-    that the pairs have to follow, such as ``addition zeros``. ``lined``: may the model have lines
-    already, as one that was calibrated has? ``on_checked`` is called with what a bias of zeros
-    changes of its logits at most. Targets end with the first end token of the folder's settings,
-    and are read behind their sources by a decoder-only model. Raises ``UsageError`` for a model or
-    pairs that cannot be taken, before a run is made.
+    a source, in their order, with commas between. ``task``: the rule that the pairs have to follow,
+    such as ``addition zeros``. ``lined``: may the model have lines already, as one that was
+    calibrated has? ``on_checked`` is called with what a bias of zeros changes of its logits at
+    most. Targets end with the first end token of the folder's settings, and are read behind their
+    sources by a decoder-only model. Raises ``UsageError`` for a model or pairs that cannot be
+    taken, before a run is made.
     """
     network, shape = read_model(folder)
     lines = LineBias.from_dict(record["lines"]) if (record := record_of(network)) else None
     if lines is not None and not lined:
         raise UsageError(f"{folder} has lines already: give the model that it was made from")
-    options = described(data, delimiters, fit_lengths, check_lengths, task)
+    options = described(data, delimiters, task)
     options |= {"tokenizer": shape.folder, "eos": ends_of(network, Path(folder))[0]}
-    config = configured(network, shape, options, seed)
-    if lines is not None:
-        config = config.model_copy(update={"stage": "calibrated"})
-    drawn = Run.draft(config).data
-    model_options: Any = config.model
-    model = Foreign(model_options, drawn.vocabulary.tokens).eval()
+    if not network.config.is_encoder_decoder:
+        options["joined"] = 1
+    pairs = PairData(FilePairs(**options), TrainOptions(sampling="uniform", seed=seed))
+    check_pairs(pairs, network)
+    pairs = pairs.shortened(int(pairs.widths.max()))
+    known = pairs.vocabulary
+    around = {name: getattr(known, name) for name in ("prefix", "suffix", "closed")}
+    shape = shape.model_copy(update=around)
+    model = Foreign(shape, known.tokens).eval()
     model.network.load_state_dict(network.state_dict())
     if lines is None:
-        batch = drawn.training(0, SAMPLES)
+        batch = pairs.training(0, SAMPLES)
         on_checked(try_out(model, batch.source, batch.target))
     elif (marks := network.__dict__[MARKS]) != model.marks:
         raise UsageError(
@@ -79,32 +80,19 @@ def adopt(
             "name those that it was calibrated with"
         )
     model.set_lines(lines)
-    return _finished(config, model, drawn.validation(JUDGED), out)
-
-
-def configured(network: Any, shape: Any, options: dict[str, Any], seed: int) -> RunConfig:
-    """The configuration of a run of a model, with what its tokenizer and the pairs say."""
-    if not network.config.is_encoder_decoder:
-        options["joined"] = 1
     config = RunConfig(
         code_version=__version__,
-        stage="vanilla",
+        stage="calibrated" if lines else "vanilla",
         task="pairs",
         task_options=options,
         kind=FOREIGN,
         model=shape,
-        train=TrainOptions(sampling="uniform", seed=seed),
+        train=pairs.options,
     )
-    pairs: PairData = Run.draft(config).data  # type: ignore[assignment]
-    check_pairs(pairs, network)
-    around = {name: getattr(pairs.vocabulary, name) for name in ("prefix", "suffix", "closed")}
-    train = config.train.model_copy(update={"length": int(pairs.widths.max())})
-    return config.model_copy(update={"model": shape.model_copy(update=around), "train": train})
+    return _finished(config, model, pairs.validation(JUDGED), out)
 
 
-def described(
-    data: Path | str, delimiters: str, fit: str, check: str, task: str = ""
-) -> dict[str, int | str]:
+def described(data: Path | str, delimiters: str, task: str = "") -> dict[str, Any]:
     """The options of the task that a file of pairs is, its rule found; wrong pairs are refused."""
     path = Path(data).resolve()
     pairs, sha256 = read_pairs(path)
@@ -131,27 +119,26 @@ def described(
             f"{rule.task.name} as the others are: the first is pair {first + 1}, "
             f"{pairs.source[first]!r} with {pairs.target[first]!r}: mend or remove them"
         )
-    options: dict[str, int | str] = {"data": str(path), "sha256": sha256, "delimiters": delimiters}
-    optional = {"rule": rule.name if rule else "", "fit": fit, "check": check}
-    return options | {name: value for name, value in optional.items() if value}
+    options = {"data": str(path), "sha256": sha256, "delimiters": delimiters}
+    return options | ({"rule": rule.name} if rule else {})
 
 
 def check_pairs(pairs: PairData, network: Any) -> None:
     """``UsageError`` for pairs that say nothing about lines, or that the tokenizer hides."""
-    size, tokens = pairs.coder.size, network.get_input_embeddings().num_embeddings
+    vocab, sources = pairs.vocabulary, pairs.task.pairs.source
+    size, tokens = vocab.size, network.get_input_embeddings().num_embeddings
     if size > tokens:
         raise UsageError(
             f"the tokenizer has {size} tokens and the model {tokens}: save both with as many, "
             f"with model.resize_token_embeddings({size})"
         )
     seq2seq = network.config.is_encoder_decoder
-    vocab, coder, sources = pairs.vocabulary, pairs.coder, pairs.task.pairs.source
-    check_tokens(coder, (*sources, *pairs.task.pairs.target))
+    check_tokens(vocab, (*sources, *pairs.task.pairs.target))
     named = list(vocab.named[:-1] if vocab.closed and vocab.suffix else vocab.named)
     for number, (row, source) in enumerate(zip(vocab.sources(sources), sources, strict=True), 1):
         ends = vocab.closed or row[-1] == vocab.named[-1]
         if [token for token in row if token in named] != named or not ends:
-            names = " ".join(map(coder.symbol, named))
+            names = " ".join(vocab.symbols[token] for token in named)
             raise UsageError(
                 f"pair {number}, {source!r}, does not have the delimiters {names} in this order, "
                 "each once: name those that each source has"
@@ -163,16 +150,10 @@ def check_pairs(pairs: PairData, network: Any) -> None:
         )
     if vocab.suffix and not seq2seq:
         raise UsageError(
-            f"the tokenizer ends sources with {coder.symbol(vocab.suffix[0])}, behind which a "
+            f"the tokenizer ends sources with {vocab.symbols[vocab.suffix[0]]}, behind which a "
             "decoder-only model goes on writing: save it without (add_eos_token=False)"
         )
     widths = np.unique(pairs.widths).tolist()
-    for option, text in (("fit", pairs.task.fit), ("check", pairs.task.check)):
-        if text and not lengths_of(text) & {*widths}:
-            raise UsageError(
-                f"no pairs of --{option}-lengths {text}: there are some of "
-                f"{', '.join(map(str, widths))}"
-            )
     if len(widths) < 2:
         raise UsageError(
             f"all sources are {widths[0]} wide: give pairs of several lengths, so that lines can "
@@ -180,19 +161,19 @@ def check_pairs(pairs: PairData, network: Any) -> None:
         )
 
 
-def check_tokens(coder: Coder, texts: tuple[str, ...]) -> None:
+def check_tokens(vocab: PairVocabulary, texts: tuple[str, ...]) -> None:
     """``UsageError`` for texts that a tokenizer hides: without tokens, or several digits in one."""
-    unknown, tokens = coder.unknown, {token for row in coder.ids(texts) for token in row}
+    unknown, tokens = vocab.unknown, {token for row in vocab.encoded(texts) for token in row}
     if unknown in tokens:
-        lacking = [c for c in sorted({*"".join(texts)}) if unknown in coder.ids([c])[0]]
+        lacking = [c for c in sorted({*"".join(texts)}) if unknown in vocab.encoded([c])[0]]
         raise UsageError(
             f"the tokenizer has no token for {', '.join(map(repr, lacking[:6])) or 'some texts'}: "
             "leave them out of the pairs, or train a model with them"
         )
     for token in sorted(tokens):
-        if sum(c.isdigit() for c in coder.plain(token)) > 1:
+        if sum(c.isdigit() for c in vocab.plain(token)) > 1:
             raise UsageError(
-                f"the tokenizer merges digits: {coder.symbol(token)!r} is one token: split them, "
+                f"the tokenizer merges digits: {vocab.symbols[token]!r} is one token: split them, "
                 "with pre_tokenizers.Digits(individual_digits=True) or spaces, and train the model "
                 "so"
             )

@@ -38,6 +38,8 @@ RECORD = "abc_calib"
 """The entry of a model's configuration that says what was put into it."""
 
 
+PLACES = "abc_places"
+"""The attribute of a cache and of an encoder's output that holds where its tokens stand."""
 CACHES = ("cache", "past_key_values")
 """What releases of ``transformers`` call a cache, from 5.24 on and before."""
 
@@ -48,15 +50,28 @@ def cache_of(values: Any) -> Any:
     return next((named[name] for name in CACHES if named.get(name) is not None), None)
 
 
+def past_of(kwargs: Mapping[str, Any]) -> int:
+    """How many tokens the cache among a call's arguments holds."""
+    cache = cache_of(kwargs)
+    return 0 if cache is None else int(cache.get_seq_length())
+
+
 @dataclass(frozen=True)
 class Marks:
     """By what a source is read: the ids of its ``delimiters`` in their order, the last one closes.
 
     ``prefix``: how many tokens the tokenizer puts before each source; the last of them opens it.
+    ``UsageError`` unless delimiters are ids.
     """
 
     delimiters: tuple[int, ...]
     prefix: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.delimiters or not all(isinstance(token, int) for token in self.delimiters):
+            raise UsageError(
+                "give delimiters: the ids of the tokens that end the parts of a source"
+            )
 
     def of(self, ids: Tensor, mask: Tensor | None) -> Coords:
         """Where the tokens of each source ``(b, s)`` stand, what opens it as its first mark.
@@ -83,23 +98,57 @@ class Marks:
 
 
 class State(threading.local):
-    """What is known of the present call of the model, for each thread.
+    """What is known of the present call of the model, for each thread, by hooks on the model.
 
-    ``source``: where its tokens stand. ``tokens``: how many the cache and this call have, in a
-    stream. ``past``: how many output tokens the decoder has read before. ``weights``: are they
-    asked for?
+    ``source``: where its tokens stand. ``past``: how many tokens the cache has, of a stream, or of
+    an output. ``weights``: are they asked for?
     """
 
-    source: Coords | None
-    tokens: int | None = None
-    past: int = 0
-    weights: bool = False
+    def __init__(self, marks: Marks, stream: bool):
+        self.marks, self.stream = marks, stream
+        self.source: Coords | None = None
+        self.past, self.weights = 0, False
 
-    def __init__(self, source: Coords | None = None):
-        self.source = source
+    def __reduce__(self) -> Any:  # a copied model has copies of the hooks, which are methods
+        return State, (self.marks, self.stream)
 
-    def __reduce__(self) -> Any:
-        return State, ()
+    def hooks(self, model: Any) -> list[Any]:
+        """Put the hooks into a model; gives what takes them out."""
+        reader = model.get_decoder() if self.stream else model.get_encoder()
+        return [
+            model.register_forward_pre_hook(self.before_call, with_kwargs=True),
+            reader.register_forward_pre_hook(self.before_source, with_kwargs=True),
+            reader.register_forward_hook(self.after_source, with_kwargs=True),
+        ]
+
+    def before_call(self, model: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """Before a call of the whole model."""
+        if (how := model.config._attn_implementation) != NAME:
+            raise UsageError(
+                f"its attention was set to {how!r}, which knows no lines: set it back with "
+                f"model.set_attn_implementation({NAME!r})"
+            )
+        self.weights = bool(kwargs.get("output_attentions"))
+        self.past = past_of(kwargs)
+        source = getattr(kwargs.get("encoder_outputs"), PLACES, None)
+        self.source = self.source if source is None else source
+
+    def before_source(self, _: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        """Before what reads the source."""
+        ids, cache = kwargs.get("input_ids", args[0] if args else None), cache_of(kwargs)
+        past = past_of(kwargs)
+        if past and (source := getattr(cache, PLACES, None)) is not None:
+            self.source = source
+        elif past or ids is None:
+            raise UsageError("lines need input_ids from the first token on: give whole sources")
+        else:
+            self.source = self.marks.of(ids, kwargs.get("attention_mask"))
+
+    def after_source(self, _: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+        """After it: what is kept of the source, or an encoder gives, knows where it stands."""
+        for kept in (output, cache_of(output), cache_of(kwargs)):
+            if not isinstance(kept, tuple | None):
+                setattr(kept, PLACES, self.source)
 
     def read(self, rows: int | None = None) -> Coords:
         """Where the sources stand, in a batch of ``rows`` rows: repeated, as for beams."""
@@ -114,24 +163,20 @@ class State(threading.local):
         self.source = self.source.samples(index.repeat_interleave(rows // sources))
         return self.source
 
-    def view(
-        self, site: Site, queries: int, keys: int, stream: bool, rows: int | None = None
-    ) -> AttentionView:
-        """What the last ``queries`` of a call see of its ``keys``."""
-        source = self.read(rows)
+    def view(self, site: Site, queries: int, keys: int, rows: int) -> AttentionView:
+        """What the last ``queries`` of a call see of its ``keys``, in ``rows`` samples."""
+        source, size = self.read(rows), self.past + queries
         if site == "encoder":
             return AttentionView(site, source, source)
-        past = self.past if site == "cross" and not stream else keys - queries
-        size = self.tokens if stream else self.past + queries if site == "self" else keys
-        if size not in (None, keys):
+        if keys != size and (self.stream or site == "self"):
             raise UsageError(
                 f"its cache holds {keys} keys of {size} tokens, and lines count all of them: use a "
                 "cache that keeps every key, such as DynamicCache() without a configuration"
             )
-        number = torch.arange(past, past + queries, device=source.marks.device)[None]
+        number = torch.arange(self.past, size, device=source.marks.device)[None]
         output = output_coords(number)
         output = replace(output, column=number, position=number, place=number)
-        if stream:  # counted from what closes the source, whose place is the output's column 0
+        if self.stream:  # counted from what closes the source, whose place is the output's column 0
             opened = source.marks[:, -1:]
             output = replace(output, column=number - opened, marks=opened)
             source = replace(source, length=opened + 1)
@@ -144,26 +189,23 @@ class State(threading.local):
 
 
 class ModuleLines(LineGather):
-    """The lines of one attention module: of one site, or in a stream of two.
+    """The lines of one attention module: of one site, or in a stream of two."""
 
-    ``opened``: does a token open the source?
-    """
-
-    def __init__(self, state: State, heads: dict[Site, Heads], off: float | None, opened: bool):
-        super().__init__(heads, off)
-        self.state, self.stream, self.opened = state, len(heads) > 1, opened
+    def __init__(self, state: State, heads: dict[Site, Heads], off_line_bias: float | None):
+        super().__init__(heads, off_line_bias)
+        self.state = state
 
     def gathered(self, views: Any) -> Gathered:
         """As of our own layers; in a stream the tokens of the source see themselves alone."""
         key, bias = self._beside(views)
         source = self.state.read()
-        if not self.opened and any(view.site != "self" for view in views):
+        if not self.state.marks.prefix and any(view.site != "self" for view in views):
             assert source.start is not None  # nothing opens it: then what ends its first part
             first = source.marks[:, 1][:, None, None, None]
             key = torch.where(key < source.start[..., None, None], first, key)
         key, bias = (x.contiguous() for x in torch.broadcast_tensors(key, bias))
         selected = mask_duplicate_keys(key, bias)
-        if not self.stream:
+        if not self.state.stream:
             return selected
         position = views[0].queries.position
         inside = (source.marks[:, -1:] > position)[:, None, :, None]
@@ -177,7 +219,7 @@ class ModuleLines(LineGather):
         selected = self.gathered(views)
         matrix = self.scattered(selected.index, selected.bias, keys)
         transparent = self.transparent(matrix.device)
-        if self.stream:
+        if self.state.stream:
             position, marks = views[0].queries.position, self.state.read().marks
             transparent = transparent & (position >= marks[:, -1:])[:, None, :, None]
         return matrix.masked_fill_(transparent, 0.0)
@@ -201,7 +243,7 @@ class ModuleLines(LineGather):
         dropout = dropout if module.training else 0.0
         (b, h, i, _e), j = query.shape, key.shape[2]
         sites = [site for site, heads in self.heads.items() if any(heads)]
-        views = [self.state.view(site, i, j, self.stream, b) for site in sites]
+        views = [self.state.view(site, i, j, b) for site in sites]
         if self.restricted and not self.state.weights:
             bias = self.gathered(views)
             if position_bias is not None:

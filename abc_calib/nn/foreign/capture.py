@@ -8,7 +8,6 @@ are -100 where nothing counts. Whatever they hold besides, and on whichever side
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -18,10 +17,10 @@ from torch import Tensor
 
 from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
-from abc_calib.geometry.coords import AttentionView, output_coords
+from abc_calib.geometry.coords import AttentionView, Coords, output_coords
 from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.foreign.attention import NAME, Marks
-from abc_calib.nn.foreign.inject import MARKS, marked
+from abc_calib.nn.foreign.inject import MARKS
 from abc_calib.nn.foreign.sites import check_model, find_sites
 
 Batch = Mapping[str, Tensor]
@@ -29,78 +28,14 @@ NAMED = ("input_ids", "attention_mask", "position_ids", "labels", "decoder_input
 """What is read of a batch."""
 STANDARD = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 """Attention functions that compute what eager attention does."""
+SOURCES: tuple[Site, ...] = ("encoder", "cross")
+"""Sites whose keys are tokens of the source."""
 LATER = 1e-4
 """Attention to later tokens that rounding may leave."""
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Sources and targets of a batch, from the left on, and where their tokens are in it.
-
-    ``source (b, s)`` from what opens it to what closes it, ``target (b, t)`` and what was ``read``
-    before each of its tokens. ``inside (b, s)`` and ``written (b, t)``: which of them count.
-    ``source_at (b, s)``: positions in ``input_ids``, -1 for no token; of a stream what closes the
-    source is the output's first token, ``output_at (b, t)``.
-    """
-
-    source: Tensor
-    target: Tensor
-    read: Tensor
-    inside: Tensor
-    written: Tensor
-    views: dict[Site, AttentionView]
-    source_at: Tensor
-    output_at: Tensor | None = None
-
-    @classmethod
-    def of(cls, batch: Batch, marks: Marks, stream: bool) -> Pairs:
-        """The pairs of a batch; ``UsageError`` for a source without its delimiters."""
-        ids, labels = batch["input_ids"], batch["labels"]
-        mask = batch.get("attention_mask", torch.ones_like(ids))
-        ends = marks.of(ids, mask).marks.expand(len(ids), -1)
-        first, last = ends[:, :1], ends[:, -1:]
-        at = first + torch.arange(int((last - first).max()) + 1, device=ids.device)
-        inside = at <= last
-        source = ids.gather(1, at.clamp(min=0).minimum(last))
-        source_at = at.masked_fill(~inside | (at >= last if stream else at > last), -1)
-        if not marks.prefix:  # nothing opens it
-            source_at[:, 0] = source[:, 0] = -1
-        output_at = None
-        if stream:
-            rows = F.pad(labels[:, 1:], (0, 1), value=-100)
-            place = torch.arange(ids.shape[1], device=ids.device)
-            steps = int(((rows >= 0) * (1 + place) - last).max())
-            output_at = last + torch.arange(max(steps, 0), device=ids.device)
-            behind, output_at = output_at >= len(place), output_at.clamp(max=len(place) - 1)
-            target = rows.gather(1, output_at).masked_fill(behind, -100)
-            read = ids.gather(1, output_at)
-        else:
-            target, shifted = labels, F.pad(labels[:, :-1], (1, 0), value=-1)
-            read = batch.get("decoder_input_ids", shifted)
-        where = Marks(marks.delimiters, 1).of(source, inside)
-        output = output_coords(target)
-        views: dict[Site, AttentionView] = {
-            "self": AttentionView("self", output, output, True),
-            "cross": AttentionView("cross", output, where),
-        }
-        if not stream:
-            views["encoder"] = AttentionView("encoder", where, where)
-        return cls(source, target, read, inside, target >= 0, views, source_at, output_at)
-
-    def split(self, layers: Mapping[Site, Sequence[Tensor]]) -> dict[Site, tuple[Tensor, ...]]:
-        """The weights of each site, with the rows and keys of these sources and targets."""
-        at, rows = self.source_at, self.output_at
-        if rows is not None:
-            output = [picked(x, rows, 2) for x in layers["self"]]
-            written, crossed = ([picked(x, keys, 3) for x in output] for keys in (rows, at))
-            return {"encoder": (), "self": (*written,), "cross": (*crossed,)}
-        inner = [picked(picked(x, at, 3), at, 2) for x in layers.get("encoder", ())]
-        crossed = [picked(x, at, 3) for x in layers.get("cross", ())]
-        return {"encoder": (*inner,), "self": (*layers["self"],), "cross": (*crossed,)}
-
-
 def picked(x: Tensor, at: Tensor, dim: int) -> Tensor:
-    """``x (b, h, i, j)`` at some places ``(b, s)`` of a dimension; zeros at -1."""
+    """``x (b, h, i, j)`` at some places ``(b, n)`` of a dimension; zeros at -1."""
     at = at[:, None, None] if dim == 3 else at[:, None, :, None]
     shape = [at.shape[dim] if k == dim else size for k, size in enumerate(x.shape)]
     return x.gather(dim, at.clamp(min=0).expand(shape)).masked_fill(at < 0, 0)
@@ -117,7 +52,7 @@ def capture(
     ``position_ids``.
     """
     check_model(model)
-    marks, batch_list = marked(delimiters, prefix), listed_batches(batches)
+    marks, batch_list = Marks((*delimiters,), prefix), listed_batches(batches)
     if (how := model.config._attn_implementation) not in (*STANDARD, NAME):
         raise UsageError(
             f"its attention is computed by {how!r}, a function of its own, and capture reads "
@@ -150,13 +85,13 @@ def of_batch(model: Any, batch: Batch, marks: Marks) -> AttentionWeights:
     finally:
         model.set_attn_implementation(before)
     if stream:
-        return as_attention(outputs.attentions, batch, delimiters=marks)
-    layers: dict[Site, Any] = {
+        return laid_out({"self": outputs.attentions}, batch, marks)
+    layers = {
         "encoder": outputs.encoder_attentions,
         "self": outputs.decoder_attentions,
         "cross": outputs.cross_attentions,
     }
-    return as_attention(layers, batch, delimiters=marks)
+    return laid_out(layers, batch, marks)
 
 
 def listed_batches(batches: Batch | Iterable[Batch]) -> list[Batch]:
@@ -176,7 +111,7 @@ def as_attention(
     weights: Sequence[Tensor] | Mapping[Site, Sequence[Tensor]],
     batch: Batch,
     *,
-    delimiters: Sequence[int] | Marks,
+    delimiters: Sequence[int],
     prefix: int = 0,
 ) -> AttentionWeights:
     """Attention that another tool read, as ``fit_lines`` takes it.
@@ -184,19 +119,62 @@ def as_attention(
     ``weights``: a tensor ``(b, h, i, j)`` a layer, each row of which sums to 1; of an
     encoder-decoder by site. ``batch``, ``delimiters`` and ``prefix`` as of ``capture``.
     """
-    marks, (batch,) = marked(delimiters, prefix), listed_batches(batch)
-    by_site: Mapping[Site, Any] = weights if isinstance(weights, Mapping) else {"self": weights}
-    layers = {site: tuple(x or ()) for site, x in by_site.items()}
+    (batch,) = listed_batches(batch)
+    by_site = weights if isinstance(weights, Mapping) else {"self": weights}
+    return laid_out(by_site, batch, Marks((*delimiters,), prefix))
+
+
+def laid_out(weights: Mapping[Any, Any], batch: Batch, marks: Marks) -> AttentionWeights:
+    """The weights of each site, or of a stream as ``self``, as our own models give them."""
+    layers = {site: tuple(x or ()) for site, x in weights.items()}
     flat = [layer for site_layers in layers.values() for layer in site_layers]
     if not flat or not all(isinstance(x, Tensor) and x.dim() == 4 for x in flat):
         raise UsageError("no attention weights: one tensor (b, h, i, j) for each layer is needed")
     ids, stream = batch["input_ids"], {*layers} == {"self"}
     if stream and any(len(x) != len(ids) or {*x.shape[2:]} != {ids.shape[1]} for x in flat):
         raise UsageError(f"weights over other tokens than the {tuple(ids.shape)} of input_ids")
-    pairs = Pairs.of(batch, marks, stream)
-    rows = {"encoder": pairs.inside, "self": pairs.written, "cross": pairs.written}
-    split = {site: _counted(site, x, rows[site]) for site, x in pairs.split(layers).items()}
-    return AttentionWeights(split, pairs.views, {site: rows[site] for site in split})
+    mask, labels = batch.get("attention_mask", torch.ones_like(ids)), batch["labels"]
+    ends = marks.of(ids, mask).marks.expand(len(ids), -1)
+    first, last = ends[:, :1], ends[:, -1:]
+    at = first + torch.arange(int((last - first).max()) + 1, device=ids.device)
+    inside, source = at <= last, ids.gather(1, at.clamp(min=0).minimum(last))
+    at = at.masked_fill(~inside | (stream & (at == last)), -1)
+    if not marks.prefix:  # nothing opens it
+        at[:, 0] = source[:, 0] = -1
+    if stream:  # what closes the source is the output's first token
+        output, labels = _outputs(labels, last)
+        read = [picked(x, output, 2) for x in layers["self"]]
+        self_, cross = ([picked(x, keys, 3) for x in read] for keys in (output, at))
+        layers = {"encoder": (), "self": (*self_,), "cross": (*cross,)}
+    else:
+        across = {site: [picked(x, at, 3) for x in layers.get(site, ())] for site in SOURCES}
+        encoder = [picked(x, at, 2) for x in across["encoder"]]
+        layers = {"encoder": (*encoder,), "self": layers["self"], "cross": (*across["cross"],)}
+    rows: dict[Site, Tensor] = {"encoder": inside, "self": labels >= 0, "cross": labels >= 0}
+    views = views_of(Marks(marks.delimiters, 1).of(source, inside), labels, stream)
+    counted = {site: _counted(site, x, rows[site]) for site, x in layers.items()}
+    return AttentionWeights(counted, views, rows)
+
+
+def views_of(source: Coords, target: Tensor, stream: bool) -> dict[Site, AttentionView]:
+    """Where queries and keys of each site stand while the targets ``(b, t)`` are written."""
+    output = output_coords(target)
+    views: dict[Site, AttentionView] = {
+        "self": AttentionView("self", output, output, True),
+        "cross": AttentionView("cross", output, source),
+    }
+    return views if stream else {**views, "encoder": AttentionView("encoder", source, source)}
+
+
+def _outputs(labels: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the outputs of streams stand from ``last (b, 1)`` on, -1 behind, and their labels."""
+    labels = F.pad(labels[:, 1:], (0, 1), value=-100)
+    place = torch.arange(labels.shape[1], device=labels.device)
+    steps = int(((labels >= 0) * (1 + place) - last).max())
+    output = last + torch.arange(max(steps, 0), device=labels.device)
+    behind = output >= len(place)
+    labels = labels.gather(1, output.masked_fill(behind, 0)).masked_fill(behind, -100)
+    return output.masked_fill(behind, -1), labels
 
 
 def _counted(site: Site, layers: Sequence[Tensor], rows: Tensor) -> tuple[Tensor, ...]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from abc_calib.errors import UsageError
-from abc_calib.geometry import Heads, Line, LineBias, Site
+from abc_calib.geometry import Line, LineBias, Site
 from abc_calib.nn.base import in_float64
 from abc_calib.nn.foreign.inject import put
 from abc_calib.nn.foreign.model import Foreign
@@ -14,6 +14,12 @@ from abc_calib.nn.foreign.sites import TESTED, in_one_line
 
 LOGITS, WEIGHTS = 1e-5, 1e-6
 """What a bias of zeros may change: of logits, and of attention."""
+TRIED: dict[Site, tuple[Line, ...]] = {
+    "encoder": (Line("diag", 0, 0),),
+    "self": (Line("diag", 0, -1),),
+    "cross": (Line("anti", 1, 0),),
+}
+"""The lines of every head in a step of training: along an operand, and what was written before."""
 
 
 def try_out(model: Foreign, source: Tensor, target: Tensor) -> float:
@@ -25,19 +31,19 @@ def try_out(model: Foreign, source: Tensor, target: Tensor) -> float:
     """
     name = type(model.network).__name__
     with in_one_line(f"{name} does not do what a calibration needs", f"take {TESTED}"):
-        change = check_neutral(in_float64(model), source, target)
-        lined = Foreign(model.options.model_copy(update={"scheme": "none"}), model.tokens)
-        lined.network.load_state_dict(model.network.state_dict())
-        lined = lined.to(model.device).double().eval()
-        lined.set_lines(trial_lines(lined))
-        lined.train().loss(source, target).backward()
-        check_cache(lined.eval(), source[:2], target.shape[1])
+        tried = in_float64(model)
+        change = check_neutral(tried, source, target)
+        heads, layers = tried.sites.heads, tried.attention_layers
+        lines = {site: ((head,) * heads,) * layers[site] for site, head in TRIED.items()}
+        put(tried.network, LineBias(lines), tried.marks, tried.sites, neutral=True)
+        tried.train().loss(source, target).backward()
+        check_cache(tried.eval(), source[:2], target.shape[1])
     return change
 
 
 @torch.no_grad()
 def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> float:
-    """Put a bias of zeros into a model and take it out again; ``UsageError`` if that is felt.
+    """Put a bias of zeros into a model; ``UsageError`` if that is felt.
 
     Attention is compared in sources without padding, whose rows in float64 eager attention makes
     no numbers of.
@@ -52,7 +58,6 @@ def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> float:
     put(model.network, LineBias({}), model.marks, model.sites)
     changes = [float((x - y).abs().max()) for x, y in zip(before, computed(), strict=True)]
     check_cache(model, source[:2], target.shape[1])
-    model.set_lines(None)
     change, attention = changes[0], max(changes[1:])
     if not (change <= LOGITS and all(weight <= WEIGHTS for weight in changes[1:])):
         raise UsageError(
@@ -60,18 +65,6 @@ def check_neutral(model: Foreign, source: Tensor, target: Tensor) -> float:
             f"of zeros changes its logits by {change:.1g} and its attention by {attention:.1g}"
         )
     return change
-
-
-def trial_lines(model: Foreign) -> LineBias:
-    """A line in every head: along an operand, or what was written before."""
-    heads, layers = range(model.sites.heads), model.attention_layers
-    anti, before, alone = Line("anti", 1, 0), Line("diag", 0, -1), Line("diag", 0, 0)
-    sites: dict[Site, Heads] = {  # in a stream each head at one of its two sites
-        "encoder": tuple((alone,) for _ in heads),
-        "self": tuple((before,) if head % 2 or not model.stream else () for head in heads),
-        "cross": tuple(() if head % 2 and model.stream else (anti,) for head in heads),
-    }
-    return LineBias({site: (sites[site],) * n for site, n in layers.items() if n})
 
 
 @torch.no_grad()

@@ -7,7 +7,6 @@ What was put in is an entry of the model's configuration, so that ``save_pretrai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ from abc_calib.nn.foreign.attention import (
     Marks,
     ModuleLines,
     State,
-    cache_of,
     register,
 )
 from abc_calib.nn.foreign.sites import TESTED, Sites, check_model, find_sites
@@ -33,14 +31,12 @@ SITES = "abc_sites"
 """The attribute of a model with lines that holds its sites."""
 MARKS = "abc_marks"
 """The attribute of a model that holds by what its sources are read."""
-PLACES = "abc_places"
-"""The attribute of a cache and of an encoder's output that holds where its tokens stand."""
 
 
 def inject(
     model: Any,
     bias: LineBias | None,
-    delimiters: Sequence[int] | Marks | None = None,
+    delimiters: Sequence[int] | None = None,
     neutral: bool = False,
     *,
     prefix: int = 0,
@@ -52,23 +48,12 @@ def inject(
     the model as it was.
     """
     check_model(model)
-    captured = model.__dict__.get(MARKS)
-    if delimiters is None and captured is None:
+    marks = model.__dict__.get(MARKS) if delimiters is None else Marks((*delimiters,), prefix)
+    if marks is None:
         raise UsageError("inject does not know the delimiters: capture first, or give delimiters")
-    marks = captured if delimiters is None else marked(delimiters, prefix)
     sites = model.__dict__.get(SITES) or find_sites(model)
     put(model, bias or LineBias({}), marks, sites, neutral)
     return model
-
-
-def marked(delimiters: Sequence[int] | Marks, prefix: int = 0) -> Marks:
-    """By what sources are read; ``UsageError`` unless delimiters are ids."""
-    if isinstance(delimiters, Marks):
-        return delimiters
-    ids = tuple(delimiters) if isinstance(delimiters, Sequence) else ()
-    if not ids or not all(isinstance(token, int) for token in ids):
-        raise UsageError("give delimiters: the ids of the tokens that end the parts of a source")
-    return Marks(ids, prefix)
 
 
 def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool = False) -> None:
@@ -89,16 +74,15 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
         )
     detach(model)
     register()
-    state, modules, restricted = State(), dict(model.named_modules()), True
+    state, modules, restricted = State(marks, sites.stream), dict(model.named_modules()), True
     none: Heads = ((),) * sites.heads
     for site, names in sites.modules.items():
         of_site: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
         for layer, name in enumerate(names):
             heads = {s: lines.heads(s, layer) or none for s in of_site}
-            module_lines = ModuleLines(state, heads, lines.off_line_bias, marks.prefix > 0)
-            modules[name].__dict__[HELD] = module_lines
-            restricted &= module_lines.restricted
-    hooks = listen(model, marks, state) + (silence(modules, sites.positions) if neutral else [])
+            modules[name].__dict__[HELD] = held = ModuleLines(state, heads, lines.off_line_bias)
+            restricted &= held.restricted
+    hooks = state.hooks(model) + (silence(modules, sites.positions) if neutral else [])
     model.__dict__ |= {HOOKS: hooks, SITES: sites, MARKS: marks}
     model.set_attn_implementation(NAME)
     record = {
@@ -127,6 +111,8 @@ def detach(model: Any) -> None:
     model.__dict__.pop(SITES, None)
     for module in model.modules():
         module.__dict__.pop(HELD, None)
+        if module.__dict__.get("forward") is nothing:
+            del module.__dict__["forward"]
     for config in configurations(model):
         config.__dict__.pop(RECORD, None)
     saved = model.config.__dict__.pop("attn_implementation", None)
@@ -138,64 +124,6 @@ def configurations(model: Any) -> list[Any]:
     """The configurations of a model and of its parts."""
     configs = (getattr(module, "config", None) for module in model.modules())
     return [config for config in configs if config is not None]
-
-
-@dataclass(frozen=True)
-class Listener:
-    """Hooks by which the lines learn where the tokens of a call stand.
-
-    Bound methods, so that a copied model has copies of them.
-    """
-
-    marks: Marks
-    state: State
-
-    def before_call(self, model: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """Before a call of the whole model."""
-        if (how := model.config._attn_implementation) != NAME:
-            raise UsageError(
-                f"its attention was set to {how!r}, which knows no lines: set it back with "
-                f"model.set_attn_implementation({NAME!r})"
-            )
-        self.state.weights = bool(kwargs.get("output_attentions"))
-        source = getattr(kwargs.get("encoder_outputs"), PLACES, None)
-        self.state.source = self.state.source if source is None else source
-
-    def reads(self, _: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        """Before what reads the source."""
-        ids, cache = kwargs.get("input_ids", args[0] if args else None), cache_of(kwargs)
-        past = 0 if cache is None else int(cache.get_seq_length())
-        self.state.tokens = None if ids is None else past + ids.shape[1]
-        if past and (source := getattr(cache, PLACES, None)) is not None:
-            self.state.source = source
-        elif past or ids is None:
-            raise UsageError("lines need input_ids from the first token on: give whole sources")
-        else:
-            self.state.source = self.marks.of(ids, kwargs.get("attention_mask"))
-
-    def has_read(self, _: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-        """After it: what is kept of the source, or an encoder gives, knows where it stands."""
-        for kept in (output, cache_of(output), cache_of(kwargs)):
-            if not isinstance(kept, tuple | None):
-                setattr(kept, PLACES, self.state.source)
-
-    def writes(self, _: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        """Before a decoder that has an encoder."""
-        cache = cache_of(kwargs)
-        self.state.past = 0 if cache is None else int(cache.get_seq_length())
-
-
-def listen(model: Any, marks: Marks, state: State) -> list[Any]:
-    """Put the hooks into a model; gives what takes them out."""
-    heard = Listener(marks, state)
-    hooks = [model.register_forward_pre_hook(heard.before_call, with_kwargs=True)]
-    crossed, decoder = model.config.is_encoder_decoder, model.get_decoder()
-    reader = model.get_encoder() if crossed else decoder
-    hooks.append(reader.register_forward_pre_hook(heard.reads, with_kwargs=True))
-    hooks.append(reader.register_forward_hook(heard.has_read, with_kwargs=True))
-    if crossed:
-        hooks.append(decoder.register_forward_pre_hook(heard.writes, with_kwargs=True))
-    return hooks
 
 
 def silence(modules: Mapping[str, nn.Module], positions: Mapping[str, list[str]]) -> list[Any]:
@@ -213,19 +141,8 @@ def silence(modules: Mapping[str, nn.Module], positions: Mapping[str, list[str]]
             elif kind == "rotary" or type(module) is nn.Embedding:
                 hooks.append(module.register_forward_pre_hook(at_first, with_kwargs=True))
             else:
-                hooks.append(Silenced(module))
+                module.__dict__["forward"] = nothing
     return hooks
-
-
-class Silenced:
-    """A module that adds nothing, whatever it is called with, until this is removed."""
-
-    def __init__(self, module: nn.Module):
-        self.module = module
-        module.__dict__["forward"] = nothing
-
-    def remove(self) -> None:
-        self.module.__dict__.pop("forward", None)
 
 
 def nothing(*_: Any, **__: Any) -> Tensor:

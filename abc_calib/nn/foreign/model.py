@@ -12,7 +12,6 @@ import inspect
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ from abc_calib.config import ForeignOptions
 from abc_calib.data.vocabulary import TokenIds
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias, Site
-from abc_calib.geometry.coords import AttentionView, output_coords
+from abc_calib.geometry.coords import AttentionView
 from abc_calib.nn.base import AttentionWeights, Decoded, Model
 from abc_calib.nn.foreign.attention import Marks
-from abc_calib.nn.foreign.capture import of_batch
+from abc_calib.nn.foreign.capture import of_batch, views_of
 from abc_calib.nn.foreign.inject import detach, put, record_of
 from abc_calib.nn.foreign.sites import find_sites
 
@@ -37,33 +36,6 @@ SPECIAL = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
 WRONG_KEYS = ("missing_keys", "unexpected_keys", "mismatched_keys")
 ENDLESS = 2**18
 """Tokens after which ``generate()`` stops without an end token."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """How sources are written for a model: between a ``prefix`` and a ``suffix`` of ids.
-
-    ``closed``: our sources have the first of the suffix already. ``stream``: the output follows, so
-    that padding is on the left, and no suffix stands between.
-    """
-
-    prefix: tuple[int, ...]
-    suffix: tuple[int, ...]
-    closed: bool
-    stream: bool
-
-    def ids(self, source: Tensor, pad: int) -> tuple[Tensor, Tensor]:
-        """Ids ``(b, n)``, and which of them are no padding."""
-        behind = () if self.stream else self.suffix[1:] if self.closed else self.suffix
-        before, after = (
-            source.new_tensor(ids).long().expand(len(source), -1) for ids in (self.prefix, behind)
-        )
-        ids = torch.cat([before, source[:, 1:], after], 1)
-        valid = ids != pad
-        order = valid.int().argsort(dim=1, descending=not self.stream, stable=True)
-        ids, mask = ids.gather(1, order), valid.gather(1, order)
-        kept = mask.any(0) | (len(mask) == 0)
-        return ids[:, kept], mask[:, kept]
 
 
 class Foreign(Model):
@@ -81,7 +53,6 @@ class Foreign(Model):
         self.stream = self.sites.stream
         self.marks = Marks(tokens.delimiters[1:], len(options.prefix))
         self.vocabulary = tokens.size - 2  # what the tokenizer knows
-        self.sources = Sources(options.prefix, options.suffix, options.closed, self.stream)
         self.keeps = "logits_to_keep" in inspect.signature(self.network.forward).parameters
         self._lines: LineBias | None = None
         self.set_lines(None)
@@ -107,8 +78,12 @@ class Foreign(Model):
 
     # The pass
 
+    def inputs(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Ids ``(b, n)`` of sources as the tokenizer writes them, and which are no padding."""
+        return tokenized(source, self.options, self.pad, self.stream)
+
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        (ids, mask), steps = self.sources.ids(source, self.pad), target.shape[1]
+        (ids, mask), steps = self.inputs(source), target.shape[1]
         how: dict[str, Any] = {"use_cache": False}
         if self.stream:
             ids = torch.cat([ids, target[:, :-1]], 1)
@@ -145,7 +120,7 @@ class Foreign(Model):
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
         """As ``generate()`` writes."""
-        ids, mask = self.sources.ids(source, self.pad)
+        ids, mask = self.inputs(source)
         how = {"attention_mask": mask.long(), "max_new_tokens": steps}
         with self._room(ids.shape[1] + steps):
             written = self.network.generate(self._plain(ids), **how)
@@ -156,7 +131,7 @@ class Foreign(Model):
 
     @torch.no_grad()
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
-        ids, mask = self.sources.ids(source, self.pad)
+        ids, mask = self.inputs(source)
         labels, batch = target.masked_fill(target == self.pad, -100), dict[str, Tensor]()
         if self.stream:
             labels = torch.cat([torch.full_like(ids, -100), labels], 1)
@@ -170,12 +145,7 @@ class Foreign(Model):
     def views(self, source: Tensor, target: Tensor) -> dict[Site, AttentionView]:
         """Where the queries and keys of each site stand while ``target`` is written."""
         at = Marks(self.marks.delimiters, 1).of(source, source != self.pad)
-        output = output_coords(target)
-        views: dict[Site, AttentionView] = {
-            "self": AttentionView("self", output, output, True),
-            "cross": AttentionView("cross", output, at),
-        }
-        return views if self.stream else {**views, "encoder": AttentionView("encoder", at, at)}
+        return views_of(at, target, self.stream)
 
     # What it takes
 
@@ -208,6 +178,25 @@ class Foreign(Model):
             raise AbcError(f"its weights are another model's ({wrong[0]})")
         self.network.load_state_dict(network.state_dict())
         return True
+
+
+def tokenized(
+    source: Tensor, options: ForeignOptions, pad: int, stream: bool
+) -> tuple[Tensor, Tensor]:
+    """Sources ``(b, s)`` between a tokenizer's prefix and suffix, and what is no padding.
+
+    In a ``stream`` the output follows: padding is on the left, and no suffix stands between.
+    """
+    behind = () if stream else options.suffix[int(options.closed) :]
+    before, after = (
+        source.new_tensor(ids).long().expand(len(source), -1) for ids in (options.prefix, behind)
+    )
+    ids = torch.cat([before, source[:, 1:], after], 1)
+    valid = ids != pad
+    order = valid.int().argsort(dim=1, descending=not stream, stable=True)
+    ids, mask = ids.gather(1, order), valid.gather(1, order)
+    kept = mask.any(0) | (len(mask) == 0)
+    return ids[:, kept], mask[:, kept]
 
 
 def build_network(options: ForeignOptions, tokens: TokenIds) -> Any:

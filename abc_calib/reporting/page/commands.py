@@ -14,8 +14,6 @@ from abc_calib.training.plan import plan_training
 
 TASK = {"data", "table", "machine", "rule"}
 """The options of a task that the command line has."""
-ADOPT = {"fit": "fit_lengths", "check": "check_lengths", "rule": "task"}
-"""The keywords of ``abc_calib.adopt`` by the options of its task."""
 
 
 def commands(run: Run) -> list[str]:
@@ -57,12 +55,10 @@ def _first(config: RunConfig) -> str:
     """What makes a run that is not a calibration of another one."""
     options = config.task_options
     if isinstance(config.model, ForeignOptions):
-        names = {ADOPT[name]: options[name] for name in ADOPT if name in options}
-        keywords = [
-            f"{name}={value!r}" for name, value in {**names, "seed": config.train.seed}.items()
-        ]
-        pairs = [repr(options.get(name, "")) for name in ("data", "delimiters")]
-        return _in_python(f"abc.adopt({', '.join([repr(config.model.folder), *pairs, *keywords])})")
+        given = [config.model.folder, options.get("data", ""), options.get("delimiters", "")]
+        task = f", task={options['rule']!r}" if "rule" in options else ""
+        words = ", ".join(map(repr, given))
+        return _in_python(f"abc.adopt({words}{task}, seed={config.train.seed})")
     usual = usual_of(config, config.base)
     choices: dict[str, Any] = {"finetune": config.parent, "base": config.base}
     choices |= {"preset": config.preset, "model": config.kind}

@@ -1,28 +1,25 @@
-"""Our models as ``transformers`` has them: ``forward``, ``generate()``, loading and saving."""
+"""The ``transformers`` face of our models: save and load through the Auto classes, ``generate()``.
+
+Importing this module registers every kind; no other module imports it, since importing
+``transformers`` takes longer than most commands. A run's folder ``model`` is read by ``load`` or
+``AutoModelForSeq2SeqLM.from_pretrained``, and its weights have the same names here and there.
+"""
 
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
+from abc_calib.nn.build import MODELS
 from abc_calib.nn.evaluator import Evaluator
-from abc_calib.nn.recurrent.model import Recurrent
-from abc_calib.nn.saved import IDS, check_keys, read_folder
-from abc_calib.nn.transformer.attention import draw
-from abc_calib.nn.transformer.decoder import DecoderOnly
-from abc_calib.nn.transformer.model import Transformer
+from abc_calib.nn.saved import GENERATION, IDS, check_keys, hub_files, read_folder
 
-UNUSED = {
-    *("trust_remote_code", "adapter_kwargs", "_from_auto", "cache_dir", "force_download"),
-    *("local_files_only", "revision", "token"),
-}
-"""What the Auto classes and pipelines add, without a meaning here."""
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
 FIRST_STEPS, ENDLESS = 64, 2**18
@@ -45,27 +42,6 @@ class HubConfig(PreTrainedConfig):
         kind = cls.network_type
         check_keys(config_dict, {*IDS, "vocab_size", *kind.hub_options, *kind.hub_extras})
         return super().from_dict(config_dict, **kwargs)
-
-
-class AbcConfig(HubConfig):
-    """Of the Transformer, its lines included (``line_bias``)."""
-
-    model_type = "abc_transformer"
-    network_type = Transformer
-
-
-class AbcDecoderConfig(HubConfig):
-    """Of the decoder-only Transformer, which is given its source alone."""
-
-    model_type = "abc_decoder"
-    network_type = DecoderOnly
-
-
-class AbcRecurrentConfig(HubConfig):
-    """Of the GRU encoder-decoder."""
-
-    model_type = "abc_recurrent"
-    network_type = Recurrent
 
 
 class HubModel(PreTrainedModel):
@@ -92,24 +68,18 @@ class HubModel(PreTrainedModel):
     ) -> Any:
         """The model in a folder that ``save_pretrained`` or a run wrote, in evaluation mode.
 
-        No file but the three of a saved model is read. ``kwargs``: ``dtype`` and
-        ``output_loading_info``. ``hf download USER/NAME --local-dir FOLDER`` makes a folder of a
-        model on the hub.
+        No file but the three of a saved model is read. ``kwargs``: as of ``transformers``, such as
+        ``dtype``. ``hf download USER/NAME --local-dir FOLDER`` makes a folder of a model on the
+        hub.
         """
         described, weights = read_folder(Path(folder))
         if described.get("model_type") != cls.config_class.model_type:
             kind = cls.config_class.model_type
             raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
         with_info = kwargs.pop("output_loading_info", False)
-        if strange := sorted({*kwargs} - UNUSED - {"dtype"}):
-            raise UsageError(f"unknown option {strange[0]!r}: give dtype or output_loading_info")
-        loaded: Any = super().from_pretrained(
-            None,
-            config=config or cls.config_class.from_dict(described),
-            state_dict=weights,
-            output_loading_info=True,
-            **{name: kwargs[name] for name in kwargs if name not in UNUSED},
-        )
+        kwargs |= {"state_dict": weights, "output_loading_info": True}
+        config = config or cls.config_class.from_dict(described)
+        loaded: Any = super().from_pretrained(None, config=config, **kwargs)
         model, info = loaded
         if any(info.values()):
             name = next(str(next(iter(names))) for names in info.values() if names)
@@ -120,10 +90,21 @@ class HubModel(PreTrainedModel):
         self.network.train(mode)
         return super().train(mode)
 
-    def _moved(self, ids: Tensor, mask: Tensor | None, what: str) -> tuple[Tensor, Tensor]:
-        """Rows ``(b, n)`` with their padding behind them, and where each token was before.
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw nothing: the network has drawn its weights."""
 
-        Padding is what a mask leaves out, and the pad id. ``UsageError`` if it is inside a row.
+    def get_input_embeddings(self) -> Any:
+        return getattr(self.network, "embed", None)
+
+    def set_lines(self, lines: LineBias | None) -> None:
+        """Attend along these lines from now on; they are saved with the model."""
+        self.network.set_lines(lines)
+        self.config.line_bias = lines.to_dict() if lines is not None else None
+
+    def _padded(self, ids: Tensor, mask: Tensor | None, what: str) -> Tensor:
+        """Rows ``(b, n)`` with the pad id wherever a mask leaves tokens out.
+
+        ``UsageError`` for padding before a token.
         """
         valid = ids != self.network.pad
         if mask is not None:
@@ -131,17 +112,15 @@ class HubModel(PreTrainedModel):
                 shapes = " ".join(str(tuple(x.shape)) for x in (mask, ids))
                 raise UsageError(f"the shapes of mask and {what}, {shapes}, differ: give one shape")
             valid &= mask != 0
-        begun, goes_on = valid.cumsum(1) > 0, valid.flip(1).cumsum(1).flip(1) > 0
-        if bool((begun & goes_on & ~valid).any()):
-            raise UsageError(f"padding inside a row of {what}: put it before or behind the row")
-        order = valid.int().argsort(dim=1, descending=True, stable=True)
-        return ids.masked_fill(~valid, self.network.pad).gather(1, order), order
+        if bool((valid[:, 1:] & ~valid[:, :-1]).any()):
+            raise UsageError(f"padding before a token of {what}: put it behind the row")
+        return ids.masked_fill(~valid, self.network.pad)
 
-    def _source(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        source, order = self._moved(ids, mask, "input_ids")
+    def _source(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        source = self._padded(ids, mask, "input_ids")
         if source.shape[1] == 0 or bool((source[:, 0] == self.network.pad).any()):
             raise UsageError("a row of input_ids has nothing but padding: leave it out")
-        return source, order
+        return source
 
     def forward(
         self,
@@ -158,23 +137,16 @@ class HubModel(PreTrainedModel):
         """
         if labels is None:
             raise UsageError("give labels, which the logits are of; generate() writes without")
-        source, at = self._source(input_ids, attention_mask)
-        pad = self.network.pad
-        target, to = self._moved(labels.masked_fill(labels == -100, pad), None, "labels")
+        source = self._source(input_ids, attention_mask)
+        target = self._padded(labels.masked_fill(labels == -100, self.network.pad), None, "labels")
         logits = self.network(source, target)
         weights = self.network.attention(source, target).weights if output_attentions else {}
-        orders = {"encoder": (at, at), "self": (to, to), "cross": (to, at)}
-        attentions = {
-            site: tuple(restored(restored(layer, rows, 2), keys, 3) for layer in weights[site])
-            for site, (rows, keys) in orders.items()
-            if site in weights
-        }
         return Seq2SeqLMOutput(
             loss=self.network.cross_entropy(logits, target),
-            logits=restored(logits, to, 1),
-            decoder_attentions=attentions.get("self"),
-            cross_attentions=attentions.get("cross"),
-            encoder_attentions=attentions.get("encoder"),
+            logits=logits,
+            decoder_attentions=weights.get("self"),
+            cross_attentions=weights.get("cross"),
+            encoder_attentions=weights.get("encoder"),
         )
 
     @torch.inference_mode()
@@ -196,7 +168,7 @@ class HubModel(PreTrainedModel):
                     f"{name}={value!r}: this model decodes greedily; give input_ids, "
                     "attention_mask and max_new_tokens"
                 )
-        source, _ = self._source(input_ids, attention_mask)
+        source = self._source(input_ids, attention_mask)
         evaluator, eos = Evaluator(self.network), self.network.eos
         steps, most = FIRST_STEPS, ENDLESS
         if max_new_tokens is not None:
@@ -212,36 +184,33 @@ class HubModel(PreTrainedModel):
         return torch.cat([start, written[:, :longest]], 1)
 
 
-def restored(x: Tensor, order: Tensor, dim: int) -> Tensor:
-    """What ``order (b, n)`` has moved in a dimension of ``x (b, ...)``, where it was before."""
-    shape = [size if k in (0, dim) else 1 for k, size in enumerate(x.shape)]
-    return x.gather(dim, order.argsort(1).view(shape).expand_as(x))
+def _face(kind: type[Model]) -> type[HubModel]:
+    """The face of a kind of model, registered with its configuration."""
+    model_type, name = kind.hub_names
+    named = {"model_type": model_type, "network_type": kind, "__module__": __name__}
+    config: Any = type(f"{name}Config", (HubConfig,), named)
+    face = type(name, (HubModel,), {"config_class": config, "__module__": __name__})
+    AutoConfig.register(model_type, config)
+    AutoModelForSeq2SeqLM.register(config, face)
+    globals().update({f"{name}Config": config, name: face})  # where pickle looks for them
+    return face
 
 
-class AbcTransformer(HubModel):
-    """The Transformer."""
-
-    config_class: Any = AbcConfig
-
-    def _init_weights(self, module: nn.Module) -> None:
-        draw(module)
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.network.embed
-
-    def set_lines(self, lines: LineBias | None) -> None:
-        """Attend along these lines from now on; they are saved with the model."""
-        self.network.set_lines(lines)
-        self.config.line_bias = lines.to_dict() if lines is not None else None
+FACES = {kind.hub_names[0]: _face(kind) for kind in MODELS.values()}
+"""The face of each kind of model, by ``model_type``."""
 
 
-class AbcDecoder(AbcTransformer):
-    """The decoder-only Transformer, which is given its source as ``input_ids``."""
+def load(folder: Path | str) -> HubModel:
+    """The model in a run's folder ``model``, in evaluation mode."""
+    described, _ = read_folder(Path(folder))
+    if described.get("model_type") not in FACES:
+        raise AbcError(f"{folder} is not a model of this program: name another folder")
+    return FACES[described["model_type"]].from_pretrained(folder)
 
-    config_class = AbcDecoderConfig
 
-
-class AbcRecurrent(HubModel):
-    """The GRU encoder-decoder."""
-
-    config_class: Any = AbcRecurrentConfig
+def wrapped(model: Model) -> HubModel:
+    """A copy of one of our models with its ``transformers`` face."""
+    face = FACES[model.hub_names[0]]
+    hub_model = face(face.config_class(**model.hub_config(), **hub_files(model)[GENERATION]))
+    hub_model.load_state_dict(model.state_dict())
+    return hub_model.train(model.training)
