@@ -131,9 +131,7 @@ def jobs_progress() -> Iterator[Callable[[Progress, Outcome | None], None]]:
     with bar("jobs", None, "jobs") as update:
 
         def on_change(progress: Progress, outcome: Outcome | None) -> None:
-            note = shortened(
-                " ".join(f"{x.job.task}: {x.last_line}" for x in progress.running[-1:])
-            )
+            note = shortened("".join(progress.last_lines[-1:]))
             if outcome is not None:
                 note = f"{outcome.job.key}: {outcome.state} {outcome.reason}"
                 if outcome.state in ("failed", "blocked"):

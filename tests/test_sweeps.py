@@ -270,7 +270,7 @@ def test_an_interruption_ends_the_processes_which_save_their_work(tmp_path):
     one, processes, others = job(steps=10**6, validate_every=20), [], {*psutil.Process().children()}
 
     def interrupt(progress, _):
-        if any("held-out" in job.last_line for job in progress.running):
+        if any("held-out" in line for line in progress.last_lines):
             processes.extend({*psutil.Process().children()} - others)
             raise KeyboardInterrupt
 
@@ -278,7 +278,7 @@ def test_an_interruption_ends_the_processes_which_save_their_work(tmp_path):
         run_jobs([one], tmp_path, on_change=interrupt)
     assert processes and not any(process.is_running() for process in processes)
     assert one.run(tmp_path).load_checkpoint() is not None
-    assert last_line(tmp_path / one.key / "log.txt") == "stopped"
+    assert last_line(tmp_path / one.key) == "stopped"
 
 
 def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothing(tmp_path):
