@@ -36,12 +36,12 @@ def runs(action: Action = None, everything: Everything = False, yes: Yes = False
     Examples: **abc runs --all --csv** · **abc runs rm RUN OTHER**
     """
     from abc_calib.files import runs_root
-    from abc_calib.runs import list_runs
+    from abc_calib.runs import folders
     from abc_calib.runs.run import STAGES
 
     if action:
         return removed(action, yes)
-    records = [record_of(run) for run in list_runs(everything)]
+    records = [record_of(abc.Run(path)) for path in folders.by_age(everything)]
     table = Table(COLUMNS, [*map(cells_of, records)], right=COLUMNS[5:], label="tab:runs")
     if records:
         rows = [[STAGES.get(str(cell), cell) for cell in row] for row in table.rows]

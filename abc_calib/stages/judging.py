@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 AnyRun = Run | Path | str | None
 """A run, its folder or its name; None for the latest one."""
-opened = Run.open
-"""The run, whichever way it is named."""
 
 
 def ignore(*_: Any) -> None:

@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.config import (
-    RecipeOptions,
-    RunConfig,
-    TaskOptions,
-    take,
-)
+from abc_calib.config import RecipeOptions, RunConfig, TaskOptions, take
 from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import Certificate
@@ -23,7 +18,7 @@ from abc_calib.proof.decide import decide
 from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.runs import Run
 from abc_calib.stages.judging import AnyRun, ignore
-from abc_calib.stages.running import Work, take_work, train_run
+from abc_calib.stages.running import Work, train_run
 from abc_calib.training.plan import plan_training
 from tasks import Task
 
@@ -95,7 +90,7 @@ def retrain(run: AnyRun = None, **work: Any) -> Run:
     run = Run.open(run)
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
-    return train_run(run, take_work(work))
+    return train_run(run, Work.of(work, alone=True))
 
 
 def repair(
@@ -108,7 +103,7 @@ def repair(
     step on. A run that is certified is given back as it is. ``work`` as of ``train``. Raises
     ``AbcError`` where a model's windows cannot be enumerated or fail in longer problems only.
     """
-    how, opened = take_work(work), Run.open(run)
+    how, opened = Work.of(work, alone=True), Run.open(run)
     opened.check()
     only_ours(opened, "abc repair")
     before = decide(opened, opened.load_model(), minutes).certificate

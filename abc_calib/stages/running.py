@@ -39,10 +39,17 @@ class Work:
     track: Track = None
 
     @classmethod
-    def of(cls, keywords: dict[str, Any]) -> Work:
-        """Take it out of keywords; ``UsageError`` for a device or tracker that is not there."""
-        names = [field.name for field in fields(cls) if field.name in keywords]
-        work = cls(**{name: keywords.pop(name) for name in names})
+    def of(cls, keywords: dict[str, Any], alone: bool = False) -> Work:
+        """Take it out of keywords; ``UsageError`` for a device or tracker that is not there.
+
+        ``alone``: for anything that is left, too.
+        """
+        names = [field.name for field in fields(cls)]
+        work = cls(**{name: keywords.pop(name) for name in names if name in keywords})
+        if alone and keywords:
+            raise UsageError(
+                f"unknown option {next(iter(keywords))!r}: choose among {', '.join(names)}"
+            )
         resolve_device(work.device)
         tracker_of(work.track)
         return work
@@ -168,7 +175,7 @@ def resume(run: AnyRun = None, **work: Any) -> Run:
     run = Run.open(run)
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
-    return train_run(run, take_work(work))
+    return train_run(run, Work.of(work, alone=True))
 
 
 def finished(
@@ -187,12 +194,3 @@ def finished(
             "remove it"
         )
     return run if run.result is not None else train_run(run, work)
-
-
-def take_work(keywords: dict[str, Any]) -> Work:
-    """The ``Work`` of keywords, of which none may be left."""
-    work = Work.of(keywords)
-    if keywords:
-        names = ", ".join(field.name for field in fields(Work))
-        raise UsageError(f"unknown option {next(iter(keywords))!r}: choose among {names}")
-    return work
