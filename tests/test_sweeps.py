@@ -147,7 +147,7 @@ TASK; seeds = 1000000000000000000000000000000 | seeds = 1
 [[jobs]]; seed = 1 | task = None: name the task of each job
 jobs = 3 | jobs = 3: give a list
 options = 3 | options = 3: give names with values
-tasks = [ | is not TOML
+tasks = [ | cannot be read as TOML
 """
 """A file, ``;`` for a new line and TASK for a sweep of successor; and what is said of it."""
 

@@ -99,12 +99,9 @@ def read_sweep(path: Path) -> list[Job]:
     """
     try:
         data = tomllib.loads(read_text(path, MOST_BYTES))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
-    except RecursionError:
-        raise UsageError(f"{path} is nested too deeply: tables of tables are enough") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
+    except (OSError, RecursionError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be read as TOML ({reason}): mend it") from None
     try:
         jobs = [*expand(build(SweepFile, **data))]
         for job in {_without_seed(job): job for job in jobs}.values():
