@@ -23,7 +23,7 @@ from abc_calib.plugins import files
 from abc_calib.runs import Run
 from abc_calib.stages import load_plugin
 from abc_calib.sweeps import Job, Test, engine, ensure, run_jobs, share_of
-from abc_calib.sweeps.workers import wrong_here
+from abc_calib.sweeps.workers import attempt
 from abc_calib.version import ROOT, __version__
 
 
@@ -89,7 +89,7 @@ def plugin(tmp_path):
     path.write_text(TASK)
     load_plugin(path)
     yield path
-    for module in [*files._PLUGINS]:
+    for module in [*files.PLUGINS]:
         files.forget(module)
 
 
@@ -148,11 +148,12 @@ def test_a_scheduler_without_workers_is_one_line(scheduler, tmp_path):
 
 
 def test_a_worker_checks_the_version_and_the_folder(tmp_path):
-    (tmp_path / "sign").touch()
-    assert wrong_here(tmp_path / "sign", __version__) == ""
-    said = wrong_here(tmp_path / "sign", "0.0.1")
-    assert said == f"has version {__version__} of this program, not 0.0.1: install the same"
-    assert "--jobs that every worker sees" in wrong_here(tmp_path / "none", __version__)
+    for sign, version, said in (
+        (tmp_path, "0.0.1", f"has version {__version__}, not 0.0.1: install the same"),
+        (tmp_path / "none" / "sign", __version__, "--jobs that every worker sees"),
+    ):
+        with pytest.raises(AbcError, match=said):
+            attempt("", tmp_path, "cpu", sign, version)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere:1"])

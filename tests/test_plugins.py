@@ -61,7 +61,7 @@ def test_a_file_that_is_the_first_to_import_schemes_is_read():
 
 def forget() -> None:
     """As in a process that has loaded nothing."""
-    for module in [*files._PLUGINS]:
+    for module in [*files.PLUGINS]:
         files.forget(module)
 
 

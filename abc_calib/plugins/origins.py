@@ -12,7 +12,7 @@ from typing import Any
 
 from abc_calib.config import Options, Origin, build
 from abc_calib.errors import AbcError, UsageError, shortened
-from abc_calib.plugins.files import blamed, code_hash, described, plugin_of
+from abc_calib.plugins.files import PLUGINS, blamed, code_hash, described
 from abc_calib.plugins.registry import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
 
@@ -70,7 +70,7 @@ def origin(word: str, name: str) -> Origin | None:
     registered = KINDS[word].classes.get(name)
     if registered is None or is_ours(registered):
         return None
-    package, plugin = PACKAGES.get(registered, ""), plugin_of(registered)
+    package, plugin = PACKAGES.get(registered, ""), PLUGINS.get(registered.__module__)
     try:
         path = plugin.path if plugin else Path(inspect.getsourcefile(registered) or "")
         content = plugin.content if plugin else path.read_bytes()

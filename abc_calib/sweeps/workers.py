@@ -91,22 +91,18 @@ def _executor(options: WorkOptions) -> Iterator[tuple[Executor, int]]:
         yield client.get_executor(pure=False), min(threads, options.workers or threads)
 
 
-def wrong_here(sign: Path, version: str) -> str:
-    """Return what keeps this worker from a sweep of that version; empty if nothing."""
-    if version != __version__:
-        return f"has version {__version__} of this program, not {version}: install the same"
-    if not sign.is_file():
-        return f"does not see {sign.parent}: name a folder with --jobs that every worker sees"
-    return ""
-
-
 def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -> None:
     """Run a job in a process, to its end or until ``sign`` is gone.
 
     What it writes is added to ``log.txt`` in ``folder``. ``AbcError`` says how it failed.
     """
-    if wrong := wrong_here(sign, version):
-        raise AbcError(f"this worker {wrong}")
+    if version != __version__:
+        raise AbcError(f"this worker has version {__version__}, not {version}: install the same")
+    if not sign.is_file():
+        raise AbcError(
+            f"this worker does not see {sign.parent}: name a folder with --jobs that every worker "
+            "sees"
+        )
     command = [sys.executable, "-P", "-m", __name__, str(folder.parent), device, str(sign)]
     path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
     env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -129,7 +125,7 @@ def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -
 
 def packed(job: Job) -> str:
     """A job as its process gets it, with the content of the plugins that are loaded here."""
-    files = {str(p.path): p.content.decode("latin-1") for p in plugins.loaded()}
+    files = {str(p.path): p.content.decode("latin-1") for p in plugins.PLUGINS.values()}
     return json.dumps({"job": job.model_dump(), "plugins": files})
 
 
