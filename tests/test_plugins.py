@@ -344,6 +344,7 @@ def test_the_command_of_a_task_with_an_option_of_its_own_runs(tmp_path):
 HALF = "from tasks import WordTask\nclass Half(WordTask):\n    name = 'half'\n"
 SCHEME = "from abc_calib.nn.positions import Scheme\nclass Odd(Scheme):\n    name = 'odd'\n"
 EMBEDDING = f"{SCHEME}    def embed(self, x, at):\n        return "
+SCORES = f"{SCHEME}    def score_bias(self, queries, keys, view):\n        return 1 / 0\n"
 ANSWER = 'return " ".join(self.words(source))'
 BROKEN = [
     ("this is no Python", "does not import, line 1 (SyntaxError: invalid syntax"),
@@ -366,6 +367,7 @@ FAILING = [
     (TASK + "    train_length = property(lambda self: 1 / 0)\n", "cannot be made (my_task.py"),
     (TASK + "    __init__ = lambda self, more: None\n", "again: cannot be made (TypeError"),
     (EMBEDDING + "x + 1 / 0", "scheme odd: the first problems fail (my_task.py, line 5: ZeroDi"),
+    (SCORES, "my_task.py, line 5: ZeroDivisionError"),
     (EMBEDDING + "x[:, :1, :3]", "scheme odd: the first problems fail (RuntimeError"),
     (EMBEDDING + "x * float('nan')", "scheme odd: the loss of the first problems is nan"),
 ]
@@ -446,19 +448,6 @@ def test_an_operator_in_no_list_is_taken_and_one_that_was_left_out_is_named(abc)
         written(CARETS.replace("INIT", init))
         assert abc("train", "carets", "--plugin", file, *FLAGS).code == 0
         assert get_task("carets").solve("12^39") == "41"
-
-
-def test_a_score_bias_needs_no_flag(abc):
-    file = written(
-        "from abc_calib.nn.positions import Scheme\n"
-        "class Quiet(Scheme):\n"
-        "    name = 'quiet'\n"
-        "    def score_bias(self, queries, keys, view):\n"
-        "        return 1 / 0\n"
-    )
-    said = abc("train", "addition", "--scheme", "quiet", "--plugin", file, *FLAGS).error(2)
-    assert "my_task.py, line 5: ZeroDivisionError" in said
-    assert SCHEMES["quiet"].has_score_bias and not Scheme.has_score_bias
 
 
 def test_a_parameter_that_is_never_filled_is_named(abc):

@@ -212,18 +212,22 @@ def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path,
     assert len(pd.read_csv(parts / job().key / "run" / "eval.csv")) == 3
 
 
+def calibration_of(tiny, root):
+    """A calibration whose first training is under ``root``: a trained run, moved there."""
+    config = Run.open(tiny.vanilla).config
+    options = {**config.model.model_dump(), **config.train.model_dump()}
+    again, tests = {"steps": 2, "threshold": 0.3}, (Test(length=6, n=10),)
+    child = Job(task="successor", options=options, calibrate=again, tests=tests)
+    (root / child.parent.key).mkdir(parents=True)
+    tiny.vanilla.rename(root / child.parent.key / "run")
+    return child
+
+
 def test_a_calibrated_job_reads_the_run_of_its_parent(tmp_path, tiny):
-    options = Run.open(tiny.vanilla).config
-    trained = {**options.model.model_dump(), **options.train.model_dump()}
-    child = Job(
-        task="successor", options=trained, calibrate={"steps": 2, "threshold": 0.3},
-        tests=(Test(length=6, n=10),),
-    )  # fmt: skip
     with pytest.raises(AbcError, match=r"the first training .* is not there"):
-        ensure(child, tmp_path)
+        ensure(job(calibrate={}), tmp_path)
+    child = calibration_of(tiny, tmp_path)
     folder = tmp_path / child.parent.key
-    folder.mkdir()
-    tiny.vanilla.rename(folder / "run")
     ensure(child, tmp_path)
     run = child.run(tmp_path)
     assert run.config.parent == str(folder / "run") and child.complete(tmp_path)
