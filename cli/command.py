@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import typer
 
 from abc_calib.config import Options, build
-from abc_calib.config.options import as_typed, flag_of, panel_of, values_of
+from abc_calib.config.options import as_typed, flag_of, values_of
 from abc_calib.errors import Interrupted, UsageError
 from abc_calib.progress import showing
 from abc_calib.stopping import like_interrupts
@@ -159,7 +159,7 @@ def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -
     for name in dict.fromkeys(name for group in groups for name in group.model_fields):
         having = [group for group in groups if name in group.model_fields]
         field, values = having[0].model_fields[name], values_of(having[0].model_fields[name])
-        panel, is_switch = panel_of(field), values == "bool"
+        is_switch = values == "bool"
         usual = {group.model_fields[name].default: group.group_title for group in having}
         first, *others = [defaults[name]] if name in defaults else usual
         text = field.description or ""
@@ -171,7 +171,7 @@ def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -
             flag_of(name) + negative,
             help=text,
             metavar=None if is_switch else f"<{'str' if '|' in values else values}>",
-            rich_help_panel=(having[0].help_panel if panel is None else panel) or None,
+            rich_help_panel=having[0].help_panel or None,
             autocompletion=task_names if name == "task" else None,
             show_default=False,
         )

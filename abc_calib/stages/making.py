@@ -74,10 +74,7 @@ def planned(task: str | type[Task], **options: Any) -> RunConfig:
 
 
 def train_new(
-    config: RunConfig,
-    out: Path | str | None,
-    work: Work,
-    on_start: Callable[[Run], None] = ignore,
+    config: RunConfig, out: Path | str | None, work: Work, on_start: Callable[[Run], None] = ignore
 ) -> Run:
     """A new run of a first training's configuration, trained to its end."""
     run = Run.create(config, out)
