@@ -36,7 +36,7 @@ PAGE = (DOCS / "own-task.md").read_text()
 GUIDE = (DOCS / "my_task.py").read_text()
 SHOWN, IN_PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TINY: dict[str, Any] = {
-    **{"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "steps": 2, "batch": 4},
+    **{"decoder_layers": 1, "heads": 2, "width": 16, "feedforward": 16, "steps": 2, "batch": 4}
 }
 FLAGS = [w for k, v in TINY.items() for w in (f"--{k.replace('_', '-')}", v)]
 TASK = """
