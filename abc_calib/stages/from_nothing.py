@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,8 @@ from abc_calib.proof.decide import decide
 from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.runs import Run
 from abc_calib.stages.calibrating import calibrate
-from abc_calib.stages.making import hopeless, planned, repair, train_new
-from abc_calib.stages.running import Work, finished
+from abc_calib.stages.making import hopeless, planned, repair
+from abc_calib.stages.running import Work, train_run
 from tasks import Task
 
 ROUNDS = 4
@@ -102,16 +102,33 @@ def _trained_twice(stem: Path, once: RunConfig, twice: RunConfig, rounds: int, w
     ``rounds``: first trainings at most.
     """
     first, second = (stem.with_name(f"{stem.name}-{name}") for name in ("vanilla", "calibrated"))
-    vanilla = finished(first, partial(train_new, once, first, work), work, once)
+    vanilla = _finished(first, once, work)
     for number in range(2, rounds + 1):
         if _interpolates(vanilla) or second.exists():
             break
-        folder = first.with_name(f"{first.name}-{number}")
-        config = once.model_copy(update={"parent": str(vanilla.path)})
-        vanilla = finished(folder, partial(train_new, config, folder, work), work, once)
+        again = once.model_copy(update={"parent": str(vanilla.path)})
+        vanilla = _finished(first.with_name(f"{first.name}-{number}"), again, work)
     if (second / "config.json").is_file():
         twice = twice.as_wide_as(Run.open(second).config)
-    return finished(second, partial(calibrate, vanilla, out=second, **vars(work)), work, twice)
+    return _finished(second, twice, work, partial(calibrate, vanilla, out=second, **vars(work)))
+
+
+def _finished(
+    folder: Path, config: RunConfig, work: Work, make: Callable[[], Run] | None = None
+) -> Run:
+    """The run in ``folder``, trained to its end: kept, gone on with, or made.
+
+    ``make``: by default a first training. ``UsageError`` if it is of another configuration.
+    """
+    if not (folder / "config.json").is_file():
+        return make() if make else train_run(Run.create(config, folder), work)
+    run = Run.open(folder)
+    if other := run.config.difference(config):
+        raise UsageError(
+            f"{folder} holds a run of another configuration ({other}): name another folder, or "
+            "remove it"
+        )
+    return run if run.result is not None else train_run(run, work)
 
 
 def _interpolates(vanilla: Run) -> bool:

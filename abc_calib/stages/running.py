@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from abc_calib.calibration.pipeline import Deciding
-from abc_calib.config import RunConfig
 from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.files import locked
 from abc_calib.nn.base import Model, resolve_device
@@ -176,21 +175,3 @@ def resume(run: AnyRun = None, **work: Any) -> Run:
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
     return train_run(run, Work.of(work, alone=True))
-
-
-def finished(
-    folder: Path, make: Callable[[], Run], work: Work, expected: RunConfig | None = None
-) -> Run:
-    """The run in ``folder``, trained to its end: kept, gone on with, or made.
-
-    ``UsageError`` if it is not of the configuration that is ``expected``.
-    """
-    if not (folder / "config.json").is_file():
-        return make()
-    run = Run.open(folder)
-    if expected is not None and (other := run.config.difference(expected)):
-        raise UsageError(
-            f"{folder} holds a run of another configuration ({other}): name another folder, or "
-            "remove it"
-        )
-    return run if run.result is not None else train_run(run, work)

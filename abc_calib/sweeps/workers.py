@@ -167,20 +167,17 @@ def ensure(job: Job, root: Path, device: str = "auto", progress: bool | None = N
 def _trained(job: Job, root: Path, work: Work) -> Run:
     """The job's run, trained to its end: kept, gone on with, or made."""
     folder = root / job.key / "run"
-    job.run(root)  # refused if it is of another configuration
-
-    def make() -> Run:
-        if job.parent is None:
-            return stages.train_new(job.config, folder, work)
-        first = job.parent.run(root)
-        if first is None or first.result is None:
-            raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
-        options: dict[str, Any] = vars(work) | (job.calibrate or {})
-        return stages.calibrate(
-            first, out=folder, on_check=lambda check: print(check.text, flush=True), **options
-        )
-
-    return stages.finished(folder, make, work)
+    if (run := job.run(root)) is not None:
+        return run if run.result is not None else stages.train_run(run, work)
+    if job.parent is None:
+        return stages.train_run(Run.create(job.config, folder), work)
+    first = job.parent.run(root)
+    if first is None or first.result is None:
+        raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
+    options: dict[str, Any] = vars(work) | (job.calibrate or {})
+    return stages.calibrate(
+        first, out=folder, on_check=lambda check: print(check.text, flush=True), **options
+    )
 
 
 def _stop_with_sweep(sign: Path, parent: int) -> None:
