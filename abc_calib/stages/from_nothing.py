@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from abc_calib import plugins
 from abc_calib.calibration.pipeline import refused_below
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import CalibrationOptions, RunConfig
@@ -44,12 +43,11 @@ def certified(
     to three times, unless ``steps`` say how many there are.
     """
     work = Work.of(options)
-    task = plugins.by_name("task", task)
     choices = {**options, "seed": seed}
     once = planned(task, **choices)
     if (why := hopeless(once)) is not None:
         raise why
-    stem = (Path(folder) if folder else runs_root() / "certified") / _stem(task, choices)
+    stem = (Path(folder) if folder else runs_root() / "certified") / _stem(once.task, choices)
     rounds = 1 if "steps" in choices else ROUNDS
     run = _trained_twice(stem, once, _decidable(once), rounds, work)
     repaired = stem.with_name(f"{stem.name}-repaired")
