@@ -43,7 +43,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     return Result(
         {"run": str(opened_run), "task": config.task, "rows": records},
         [token_table(words, title) if words else accuracy_table(by_set, title=title)],
-        [f"written to {opened_run.path / 'eval.csv'}; rows there of more samples are kept"],
+        [f"written to {opened_run.path / 'eval.csv'} (a row of more samples that is there stays)"],
         accuracy_table(by_set, caption, f"tab:{label}", intervals=False),
     )
 
@@ -64,7 +64,7 @@ def stress(options: StressOptions, run: RunArgument = None) -> Result:
     table = Table(heads, [[row.length, row.n, row.wrong, row.margin] for row in rows], right=heads)
     failure, least = "nothing failed", smallest(rows)
     if least is not None:
-        failure = f"smallest failure: {least.text()}"
+        failure = f"the shortest problem that it gets wrong: {least.text()}"
     path = opened_run.path / "stress.json"
     return Result(json.loads(path.read_text()), [table, failure], [f"written to {path}"], table)
 

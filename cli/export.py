@@ -35,8 +35,9 @@ def heatmap(options: FigureOptions, run: RunArgument = None, out: Figures = None
     opened_run = abc.Run.open(run)
     folder = out or opened_run.path / "figures"
     paths = abc.heatmap(opened_run, folder, options=options)
-    names, remark = [str(path) for path in paths], counted(len(paths), "files")
-    return Result({"run": str(opened_run), "files": names}, [str(folder)], [remark])
+    remark = f"{counted(len(paths), 'files')}: {', '.join(path.name for path in paths)}"
+    files = [str(path) for path in paths]
+    return Result({"run": str(opened_run), "files": files}, [str(folder)], [remark])
 
 
 @command(tables=True)

@@ -37,15 +37,14 @@ def runs(action: Action = None, everything: Everything = False, yes: Yes = False
     """
     from abc_calib.files import runs_root
     from abc_calib.runs import folders
-    from abc_calib.runs.run import STAGES
 
     if action:
         return removed(action, yes)
     records = [record_of(abc.Run(path)) for path in folders.by_age(everything)]
-    table = Table(COLUMNS, [*map(cells_of, records)], right=COLUMNS[5:], label="tab:runs")
+    rows, right = [*map(cells_of, records)], COLUMNS[5:]
+    table = Table(COLUMNS, rows, right, caption="Runs", label="tab:runs")
     if records:
-        rows = [[STAGES.get(str(cell), cell) for cell in row] for row in table.rows]
-        return Result(records, [replace(table, rows=rows)], table=table)
+        return Result(records, [replace(table, caption="")], table=table)
     nothing = f"there is no run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)
 
@@ -70,6 +69,7 @@ def record_of(run: abc.Run) -> dict[str, Any]:
 def cells_of(record: dict[str, Any]) -> list[object]:
     """Return the same for people: where it lies under the root, and what is wrong with it."""
     from abc_calib.files import runs_root
+    from abc_calib.runs.run import STAGES
 
     path, root = Path(record["run"]), runs_root()
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
@@ -78,7 +78,8 @@ def cells_of(record: dict[str, Any]) -> list[object]:
     return [
         f"{name} ({state})" if state.startswith("unreadable") else name,
         f"{record.get('task') or ''}{'' if base in (None, 10) else f', base {base}'}",
-        *map(record.get, ("stage", "scheme", "preset", "seed")),
+        STAGES.get(record.get("stage", ""), ""),
+        *map(record.get, ("scheme", "preset", "seed")),
         state.partition(":")[0] if held_out is None else f"{held_out:.2f} %",
         None if seconds is None else f"{seconds:.0f}",
     ]

@@ -105,10 +105,10 @@ class Multiplication(Arithmetic):
 
 
 class Parity(Arithmetic):
-    """Whether the number of ones is odd: ``1011 -> 1``.
+    """Whether the number of ones is odd: ``1011 -> 1``, for which the model writes ``1 0 0 1``.
 
-    The model writes the running xor from the last bit to the first, ``1 0 0 1``
-    (paper, section 3.2), and its last bit is the answer.
+    These are the running parities from the last bit to the first (paper, section 3.2); the last
+    one is the answer.
     """
 
     name = "parity"

@@ -334,7 +334,7 @@ def test_a_vanilla_model_fails_beyond_its_length(tiny, abc):
     told = abc("stress", tiny.vanilla, *words, "--json", "-q").json()
     assert told["smallest"]["digits"] == 9 and sum(row["wrong"] for row in told["rows"]) > 50
     said = abc("stress", tiny.vanilla, *words)
-    assert "smallest failure" in said.out
+    assert "shortest problem that it gets wrong" in said.out
     assert json.loads((tiny.vanilla / "stress.json").read_text())["rows"][0]["length"] == 9
 
 
@@ -352,4 +352,4 @@ def test_a_recurrent_model_is_searched_for_failures(abc):
     told = abc("certify", "--json", "-q").json()
     assert told["outcome"] == "refuted" and told["reason"].startswith("it is recurrent")
     said = abc("stress", "--lengths", 2, "--samples", 2, "--search", 10)
-    assert said.code == 0 and "smallest failure" in said.out
+    assert said.code == 0 and "shortest problem that it gets wrong" in said.out

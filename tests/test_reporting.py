@@ -312,7 +312,8 @@ def test_a_curve_shows_its_data_intervals_and_the_training_length() -> None:
     low, high = axes.get_ylim()
     assert axes.get_xscale() == "log" and low < 0 and high > 100
     assert {"one", "two"} <= {*texts(figure)}
-    assert axes.get_xlabel().endswith("(dotted: training length 6)")
+    note = "(dotted: training length 6;\nshaded: 95 % intervals)"
+    assert axes.get_xlabel().endswith(note)
     with pytest.raises(UsageError, match="no accuracies of b to draw: run abc eval"):
         accuracy_curve({"a": POINTS, "b": []}, title="T", train_length=6)
 
@@ -424,6 +425,6 @@ def test_a_figure_of_several_runs_has_their_rows_under_labels_of_ones_own(
     said = abc(*words, "before,after", "--format", "png", "--width", 3, "--out", tmp_path)
     assert said.code == 0 and Image.open(tmp_path / "curves.png").width == 900
     for labels in ("before", "before,before", "a,b,c"):
-        assert "labels of 2 runs: give one" in abc(*words, labels).error(2)
+        assert "2 runs: give one label" in abc(*words, labels).error(2)
     other = abc("curves", tiny.vanilla, Run.draft(runs[0].config)).error(2)
     assert "there is no run draft" in other

@@ -243,7 +243,7 @@ class DigitData(Data):
         ``usage``: for messages. ``last``: the answer is the token written last alone, as of parity.
         """
         task, at_one, at_two = self.task, self.task.widths(1), self.task.widths(2)
-        if self.hints:
+        if self.hints or self.aligned:
             return None
         return {
             "notation": task.notation,
@@ -251,7 +251,6 @@ class DigitData(Data):
             "operator": task.operator,
             "widths": [None if a < b else a for a, b in zip(at_one, at_two, strict=True)],
             "fixed": self.format.width,
-            "aligned": self.aligned,
             "last": task.read("10") == "1",
             "usage": task.usage,
         }

@@ -55,8 +55,8 @@ class Outlook:
         before = f"the {self.columns} columns" if self.columns > 1 else "the column"
         columns = f"that column and {before} before it" if self.columns else "that column alone"
         sentences = [
-            f"{self.task} has a rule of {self.states} states; what it writes in a column follows "
-            f"from {columns}"
+            f"{self.task} can be calibrated and certified: its rule has {self.states} states, and "
+            f"what it writes in a column follows from {columns}"
         ]
         if self.windows is not None:
             sentences.append(

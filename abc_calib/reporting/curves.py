@@ -14,6 +14,7 @@ from matplotlib.ticker import NullLocator
 from abc_calib.errors import UsageError
 from abc_calib.reporting.style import (
     COLUMN_WIDTH,
+    LABEL_SIZE,
     MARKERS,
     PALETTE,
     SMALL,
@@ -77,7 +78,6 @@ def accuracy_curve(
     train_length: int,
     unit: str = "digits of an operand",
     measure: str = "exact match (%)",
-    percent: bool = True,
     single: Mapping[str, Sequence[Sequence[tuple[int, float]]]] | None = None,
     top: Collection[str] = (),
     width: float = COLUMN_WIDTH,
@@ -87,7 +87,8 @@ def accuracy_curve(
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals, none where all problems were
     tested; or, with ``single``, thin: the curve of each seed, by series. Dotted: ``train_length``,
     where interpolation ends. ``top``: the series that matter, drawn thicker. Each curve is named
-    where it ends; of equal ones the earlier has larger markers. ``width``: in inches.
+    where it ends; of equal ones the earlier has larger markers. ``width``:
+    in inches.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
@@ -110,9 +111,13 @@ def accuracy_curve(
         style["markersize"] = 3.6 + 2.4 * (1 - number / len(series))
         axes.plot(x, y, label=name, **style)
     axes.set_title(title)
-    axes.set_xlabel(f"{unit}\n(dotted: training length {train_length})")
+    note = f"dotted: training length {train_length}"
+    if single is None and any(low < high for points in series.values() for *_, low, high in points):
+        note += "; shaded: 95 % intervals"
+    note = wrapped(note, 0.6 * width, LABEL_SIZE)
+    axes.set_xlabel(f"{unit}\n({note})", linespacing=1.4)
     axes.set_ylabel(measure)
-    _scale(axes, _named(lengths, train_length, 0.55 * width), percent)
+    _scale(axes, _named(lengths, train_length, 0.55 * width), "%" in measure)
     styles = [look[name].style(name in top) for name in series]
     _name(axes, names, styles, [max(points)[1] for points in series.values()])
     return figure

@@ -19,7 +19,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from abc_calib.reporting.style import (
     LABEL_SIZE,
@@ -144,7 +143,8 @@ def _legend(
         axes = part.add_axes((0.03 + 0.37 * number, 0.55, 0.2, 0.25))
         part.colorbar(scale, cax=axes, orientation="horizontal")
         axes.text(1.08, 0.5, name, fontsize=SMALL, va="center", transform=axes.transAxes)
-        axes.locator_params(nbins=3)
+        ends = scale.get_clim()
+        axes.set_xticks(ends, [f"{end:.2g}" for end in ends])
     if patches:
         part.legend(
             handles=patches, loc="center right", handlelength=0.8, handleheight=0.8,
@@ -189,9 +189,13 @@ def pooled(matrix: np.ndarray, rows: float, keys: float) -> np.ndarray:
 
 
 def _label(axis: Axis, labels: Sequence[str], inches: float) -> None:
-    """Name as many rows or keys as have room."""
-    names: dict[float, str] = dict(enumerate(labels))
-    room = max(1, min(int(inches * 72 / (SMALL + 2)), len(labels)))
-    axis.set_major_locator(MaxNLocator(room, integer=True))
-    axis.set_major_formatter(lambda at, _: names.get(at, ""))
+    """Name as many rows or keys as have room: what stands between numbers first."""
+    room = max(1, int(inches * 72 / (SMALL + 2)))
+    step = -(-len(labels) // room)
+    between = [at for at, name in enumerate(labels) if not name[-1:].isdigit()]
+    named = between if len(between) < room else []
+    for at in range(len(labels)):
+        if all(abs(at - other) >= step for other in named):
+            named.append(at)
+    axis.set_ticks(named, [labels[at] for at in named])
     axis.set_tick_params(labelsize=SMALL, length=1.5, width=0.4, pad=1.5)

@@ -17,7 +17,7 @@ from abc_calib.reporting.tables import accuracy_table
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from abc_calib.runs.run import STAGES
-from abc_calib.text import Table, names
+from abc_calib.text import Table, counted, names
 
 STEM = "curves"
 RIGHT = 99.0
@@ -120,8 +120,8 @@ def measured(
     labels = labels_of([*map(about, opened)]) if labels is None else names(labels)
     if not opened or len(labels) != len(opened) or len({*labels}) < len(labels):
         raise UsageError(
-            f"{len(labels)} labels of {len(opened)} runs: give one for each run, in their order, "
-            "no two the same"
+            f"labels {', '.join(labels) or 'none'}, {counted(len(opened), 'runs')}: give one label "
+            "for each run, in their order, no two the same"
         )
     units = dict.fromkeys(run.task.unit for run in opened)
     if len(units) > 1:
@@ -147,12 +147,14 @@ def curves(
     """
     look = build(DrawOptions, **keywords)
     opened, rows_by_name = measured(runs, labels)
+    counts = sorted({row["n"] for rows in rows_by_name.values() for row in rows})
+    problems = " to ".join(f"{n:,}" for n in sorted({counts[0], counts[-1]}))
     with font(look.font):
         figure = accuracy_curve(
             accuracy_series(rows_by_name),
             title="",
             train_length=min(run.config.train.length for run in opened),
-            unit=opened[0].task.unit,
+            unit=f"{opened[0].task.unit}, {problems} problems each",
             width=look.inches,
         )
         return save_figures(figure, Path(out) / STEM, look.format)

@@ -227,7 +227,6 @@ def _figures(
             train_length=get_task(task).train_length,
             unit=target.unit or f"length in {get_task(task).unit}",
             measure=MEASURES[measure].axis,
-            percent=not MEASURES[measure].lower_is_better,
             single=single,
             top=calibrated or (proposed if len(proposed) < len(rows) else proposed[:1]),
             width=width,

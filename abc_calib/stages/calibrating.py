@@ -123,6 +123,6 @@ def vanilla_of(run: AnyRun) -> Run:
         vanilla = Run.open(vanilla.config.parent)
     if first.config.stage == "vanilla" or (run is None and vanilla.config.stage == "vanilla"):
         return vanilla
-    parent = str(vanilla) if vanilla.config.stage == "vanilla" else first.config.parent
-    other = f"the run it came from, {parent}" if parent else "one that is not"
+    is_here = vanilla.config.stage == "vanilla"
+    other = f"the run it came from, {vanilla}" if is_here else "a run of `abc train`"
     raise UsageError(f"{first} is calibrated already: name {other}")

@@ -23,7 +23,7 @@ from abc_calib.version import __version__
 
 STATIC = files("abc_calib.reporting.page") / "static"
 MOST_RUNS = 12
-SCRIPTS = ("geometry", "model", "problem", "play", "main")
+SCRIPTS = ("geometry", "model", "problem", "play")
 """The files of JavaScript, in their order."""
 PLAYED = ("task", "unit", "length", "examples", "spelling", "symbols", "rule", "model", "rests")
 """What they need of a run."""

@@ -22,7 +22,7 @@ from abc_calib.reporting.page.heads import heads_of
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.runs import Run
 from abc_calib.runs.run import STAGES
-from abc_calib.text import counted, grouped
+from abc_calib.text import grouped
 
 FITS = {
     "nnls": "non-negative least squares",
@@ -95,11 +95,9 @@ def facts(run: Run, parameters: int) -> list[tuple[str, str]]:
     """Return what a run is and how it was made, as names and values."""
     config, result = run.config, run.result
     model, train = config.model.model_dump(), config.train
-    shape = [
-        counted(model[name], name.replace("_", " "))
-        for name in ("encoder_layers", "decoder_layers", "layers", "heads", "width")
-        if model.get(name) is not None
-    ]
+    names = ("encoder_layers", "decoder_layers", "layers", "heads", "width")
+    sizes = {name.replace("_", " "): model[name] for name in names if model.get(name) is not None}
+    shape = [f"{n} {name.removesuffix('s') if n == 1 else name}" for name, n in sizes.items()]
     rows = [
         ("Task", config.task + ("" if config.base is None else f", base {config.base}")),
         ("Trained on", f"at most {train.length} {run.task.unit}, {train.sampling} sampling"),

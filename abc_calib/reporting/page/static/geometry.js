@@ -1,5 +1,4 @@
 // Which key a line names: the arithmetic of abc_calib/geometry/lines.py (formula, Formula.key).
-"use strict";
 
 const CORNER = -1, FIRST = 0, LAST = 1, DELIMITERS = 2;
 

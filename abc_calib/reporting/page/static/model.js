@@ -1,5 +1,4 @@
 // The Transformer of abc_calib/nn/transformer, one row at a time, in double precision.
-"use strict";
 
 class Transformer {
   constructor(data) {

@@ -1,5 +1,4 @@
 // The model itself: a typed problem is written digit by digit, and what each row reads lights up.
-"use strict";
 
 // An element with attributes and children.
 function make(name, attributes = {}, ...children) {
@@ -62,7 +61,8 @@ class Player {
       this.reads.replaceChildren();
       return;
     }
-    this.set(problem, right ?? this.run.examples.find((example) => example.problem === this.asked)?.right ?? null);
+    const known = this.run.examples.find((example) => example.problem === this.asked)?.right;
+    Object.assign(this, {problem, right: right ?? known ?? null, written: [], seen: [], row: 0, done: false});
     const state = this.model.encode(problem.ids), most = (this.right?.length ?? 2 * problem.ids.length) + 2;
     const slow = most <= SLOWLY && !matchMedia("(prefers-reduced-motion: reduce)").matches;
     let token = this.model.sos, painted = performance.now(), pause = 60;
@@ -84,10 +84,6 @@ class Player {
       if (token === this.model.eos) break;
     }
     this.finish();
-  }
-
-  set(problem, right) {
-    Object.assign(this, {problem, right, written: [], seen: [], row: 0, done: false});
   }
 
   // What the heads of all layers read in a row, without those that rest.
@@ -229,3 +225,13 @@ function byRow(output) {
   });
   return lines;
 }
+
+// Each model starts once its part of the page is open.
+const page = JSON.parse(document.getElementById("data").textContent);
+page.runs.forEach((run, i) => {
+  if (!run.model) return;
+  const player = new Player(run, i), part = document.getElementById(`run-${i}`);
+  part.querySelector("[data-fill=play]").replaceChildren(...player.elements());
+  part.addEventListener("toggle", () => { if (part.open && !player.problem) player.begin(); });
+  if (part.open) player.begin();
+});

@@ -1,5 +1,4 @@
 // Problems as a person types them: token ids, the place of every token, and the right output.
-"use strict";
 
 const MOST = 2000;  // digits or words that are typed at most
 
@@ -15,8 +14,7 @@ function words(run, spelling, text) {
   if (!typed.length) return refused(run, text, "it is empty");
   if (strange !== undefined) return refused(run, text, `'${shortened(strange)}' is not one of its tokens`);
   const closes = Array(spelling.closes).fill("&"), tokens = ["$", ...typed, ...closes];
-  const places = tokens.map((_, at) =>
-    at && at <= typed.length ? {operand: 0, column: at - 1} : {delimiter: at ? 1 : 0});
+  const places = tokens.map((_, at) => at && at <= typed.length ? {operand: 0, column: at - 1} : {delimiter: at ? 1 : 0});
   return {ids: tokens.map((word) => run.symbols.indexOf(word)), tokens, places, operands: [typed], words: true};
 }
 
@@ -42,7 +40,7 @@ function numbers(run, spelling, text) {
       return refused(run, text, "a number has too many digits");
     operands = operands.map((number, i) => number.padStart(widths[i], "0"));
   }
-  const [tokens, places] = (spelling.aligned ? interleaved : oneByOne)(operands, spelling.operator);
+  const [tokens, places] = oneByOne(operands, spelling.operator);
   return {ids: tokens.map((token) => run.symbols.indexOf(token)), tokens, places, operands, rows};
 }
 
@@ -57,17 +55,6 @@ function oneByOne(operands, operator) {
     places.push({delimiter: which + 1});
   });
   return [tokens, places];
-}
-
-function interleaved(operands, operator) {
-  const tokens = ["$", operator], places = [{delimiter: 0}, {delimiter: 1}];
-  const width = operands[0].length, columns = operands.map((operand) => operand.padStart(width, operand));
-  for (let at = 0; at < width; at++)
-    columns.forEach((operand, which) => {
-      tokens.push(operand[at]);
-      places.push({operand: which, column: width - 1 - at});
-    });
-  return [[...tokens, "&"], [...places, {delimiter: 2}]];
 }
 
 // The right output, token by token with its end, by the task's rule; null without one, and undefined
