@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +12,20 @@ BYTES_PER_DIGIT = 75
 """What drawing and laying out a test set takes at its peak, measured on all tasks."""
 
 
-def available_memory() -> int | None:
-    """Bytes that this process may still take, or None where that is unknown."""
-    bounds = [bound for bound in (_free_of_machine(), _left_of_group()) if bound]
-    return min(bounds, default=None)
+def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes that this process may still take, or None where that is unknown.
 
-
-def _free_of_machine() -> int | None:
-    try:
+    Of the machine, and of its container, where pages of files do not count: they can be dropped.
+    """
+    bounds = []
+    with suppress(OSError, ValueError, KeyError):
         meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(meminfo["MemAvailable"].split()[0]) * 1024
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _left_of_group(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What a container may still take; pages of files do not count, they can be dropped."""
-    try:
-        most = int((folder / "memory.max").read_text())
-        usage = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return max(1, most - int(usage["anon"]))
-    except (OSError, ValueError, KeyError):
-        return None
+        bounds.append(int(meminfo["MemAvailable"].split()[0]) * 1024)
+    with suppress(OSError, ValueError, KeyError):
+        most = int((group / "memory.max").read_text())
+        usage = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        bounds.append(max(1, most - int(usage["anon"])))
+    return min(bounds, default=None)
 
 
 def lacking(needed: int) -> str:

@@ -39,7 +39,8 @@ class Markup(str):
 class Table:
     """Rows of cells under named columns; None is an empty cell.
 
-    Columns of ``right`` are aligned there. ``label``: its name in LaTeX.
+    Columns of ``right`` are aligned there, by default those of numbers. ``label``: its name in
+    LaTeX.
     """
 
     columns: Sequence[str]
@@ -55,11 +56,23 @@ class Table:
         return "" if cell is None else str(cell)
 
     def latex(self) -> str:
-        """The table in LaTeX."""
-        sides = "".join("r" if name in self.right else "l" for name in self.columns)
-        return as_latex(
-            self.columns, self.rows, caption=self.caption, label=self.label, sides=sides
-        )
+        r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``.
+
+        With a ``caption`` inside of a ``table``, scaled down to the width of the text where it is
+        wider (``\usepackage{graphicx}``).
+        """
+        align = "".join("r" if name in self.right else "l" for name in self.columns)
+        sides = _sides(self.columns, self.rows, align if self.right else "")
+        cells = [[_text(value, _LATEX) for value in line] for line in (self.columns, *self.rows)]
+        head, *body = [" & ".join(line) + r" \\" for line in cells]
+        lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body]
+        lines += [r"\bottomrule", r"\end{tabular}"]
+        if self.caption:
+            caption = [rf"\caption{{{_text(self.caption, _LATEX)}}}"]
+            caption += [rf"\label{{{self.label}}}"] if self.label else []
+            begin = r"\begin{table}", r"\centering", *caption, _NARROW
+            lines = [*begin, *lines, r"}", r"\end{table}"]
+        return "\n".join(lines) + "\n"
 
     def csv(self) -> str:
         """The table in CSV."""
@@ -74,33 +87,6 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: st
     marks = ["---:" if side == "r" else "---" for side in _sides(columns, rows, align)]
     head, *body = [[_text(value, _MARKDOWN) for value in line] for line in (columns, *rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, marks, *body))
-
-
-def as_latex(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    *,
-    caption: str = "",
-    label: str = "",
-    sides: str = "",
-) -> str:
-    r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``; numbers are aligned at the right.
-
-    With a ``caption`` inside of a ``table``, scaled down to the width of the text where it is wider
-    (``\usepackage{graphicx}``). ``sides`` as ``lrr``.
-    """
-    sides = _sides(columns, rows, sides)
-    cells = [[_text(value, _LATEX) for value in line] for line in (columns, *rows)]
-    head, *body = [" & ".join(line) + r" \\" for line in cells]
-    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body]
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    if caption:
-        captions = [
-            rf"\caption{{{_text(caption, _LATEX)}}}",
-            *([rf"\label{{{label}}}"] if label else []),
-        ]
-        lines = [r"\begin{table}", r"\centering", *captions, _NARROW, *lines, r"}", r"\end{table}"]
-    return "\n".join(lines) + "\n"
 
 
 _NARROW = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"

@@ -6,16 +6,14 @@ A tracker is given what the run's own files hold, so a run is the same with one 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from abc_calib.errors import AbcError, OptionError
+from abc_calib.errors import OptionError
 
 Row = Mapping[str, Any]
 Follow = Callable[[Sequence[Row]], None]
@@ -51,14 +49,7 @@ class TensorBoard:
 
     def start(self, name: str, folder: Path, config: Row) -> None:
         # a run that goes on is written anew: rows of before are taken back
-        try:
-            self.to = self.module.SummaryWriter(str(folder / "tensorboard"), purge_step=0)
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise AbcError(
-                f"the tracker did not start ({reason}); nothing is trained yet. "
-                f"Go on with: abc train --resume {shlex.quote(str(folder))}"
-            ) from None
+        self.to = self.module.SummaryWriter(str(folder / "tensorboard"), purge_step=0)
         self.to.add_text("config", f"```json\n{json.dumps(config, indent=1)}\n```", 0)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
@@ -92,7 +83,7 @@ def tracked(track: Track, folder: Path, config: Row) -> Iterator[Follow]:
 
     def follow(history: Sequence[Row]) -> None:
         nonlocal sent
-        for row in islice(history, sent, None):
+        for row in history[sent:]:
             numbers = {n: x for n, x in row.items() if n != "step" and isinstance(x, int | float)}
             tracker.scalars(row["step"], numbers)
         sent = len(history)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import typer
 
 from abc_calib.config import Options, build
-from abc_calib.config.options import as_typed, flag_of, panel_of, values_of
+from abc_calib.config.options import as_typed, flag_of, values_of
 from abc_calib.errors import Interrupted, UsageError
 from abc_calib.progress import showing
 from abc_calib.stopping import like_interrupts
@@ -101,7 +101,6 @@ def command(
         fields = options_of((*kinds.values(), *groups), defaults or {})
         forms = list(FORMS) if tables else ["json"]
 
-        @functools.wraps(function)
         def wrapped(plugin: list[str] | None, quiet: bool, **values: Any) -> None:
             form = alone({f"--{name}": name for name in forms if values.pop(name)})
             if "run_" in values:
@@ -120,24 +119,25 @@ def command(
                     values[name] = build(kind, **chosen)
                 console.render(function(**values, **texts), form or "")
 
-        parameters = {
-            p.name: (hints[p.name], p.default)
+        parameters = [
+            p.replace(kind=p.KEYWORD_ONLY, annotation=hints[p.name])
             for p in inspect.signature(function).parameters.values()
             if p.name not in kinds and p.kind is not p.VAR_KEYWORD
-        }
-        parameters |= {name: (hint, None) for name, hint in fields.items()}
-        parameters |= common(parameters, threads, forms)
-        kind = inspect.Parameter.KEYWORD_ONLY
-        signature = [
-            inspect.Parameter(name, kind, default=default, annotation=hint)
-            for name, (hint, default) in parameters.items()
         ]
-        wrapped.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {name: hint for name, (hint, _) in parameters.items()}
-        wrapped.groups = (*kinds.values(), *groups)  # type: ignore[attr-defined]
+        parameters += [parameter(name, hint) for name, hint in fields.items()]
+        parameters += common(hints.get("run"), threads, forms)
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+        wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
         return wrapped
 
     return decorated
+
+
+def parameter(name: str, kind: Any, option: Any = None, default: Any = None) -> inspect.Parameter:
+    """Return a parameter of a command, annotated with its option."""
+    hint = kind if option is None else Annotated[kind, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -
     for name in dict.fromkeys(name for group in groups for name in group.model_fields):
         having = [group for group in groups if name in group.model_fields]
         field, values = having[0].model_fields[name], values_of(having[0].model_fields[name])
-        panel, is_switch = panel_of(field), values == "bool"
+        is_switch = values == "bool"
         usual = {group.model_fields[name].default: group.group_title for group in having}
         first, *others = [defaults[name]] if name in defaults else usual
         text = field.description or ""
@@ -171,7 +171,7 @@ def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -
             flag_of(name) + negative,
             help=text,
             metavar=None if is_switch else f"<{'str' if '|' in values else values}>",
-            rich_help_panel=(having[0].help_panel if panel is None else panel) or None,
+            rich_help_panel=having[0].help_panel or None,
             autocompletion=task_names if name == "task" else None,
             show_default=False,
         )
@@ -180,28 +180,24 @@ def options_of(groups: tuple[type[Options], ...], defaults: Mapping[str, Any]) -
     return hints
 
 
-def common(parameters: Mapping[str, Any], threads: int | None, forms: list[str]) -> dict[str, Any]:
-    """Return types and defaults of what every command has, and of ``--run`` next to an argument."""
+def common(run: Any, threads: int | None, forms: list[str]) -> list[inspect.Parameter]:
+    """Return what every command has, and ``--run`` next to an argument of that type."""
     help = "A file of Python with tasks or schemes of your own; may be given several times."
-    files = typer.Option(help=help, metavar="<FILE.py>")
-    shared: dict[str, Any] = {"plugin": (Annotated[list[str] | None, files], None)}
-    kind, *info = get_args(parameters["run"][0]) if "run" in parameters else (None,)
+    option = typer.Option(help=help, metavar="<FILE.py>")
+    shared = [parameter("plugin", list[str] | None, option)]
+    kind, *info = get_args(run)[:2] or (None,)
     if info and isinstance(info[0], type(typer.Argument())):
         option = typer.Option("--run", hidden=True, autocompletion=run_names)
-        shared["run_"] = Annotated[kind, option], None
+        shared.append(parameter("run_", kind, option))
     if threads is not None:
         number = "one" if threads else "as many as are free"
         help = f"Threads that torch may use; by default {number}."
-        shared["threads"] = (
-            Annotated[int | None, typer.Option(min=1, max=256, metavar="<int>", help=help)],
-            None,
-        )
+        option = typer.Option(min=1, max=256, metavar="<int>", help=help)
+        shared.append(parameter("threads", int | None, option))
     option = typer.Option("--quiet", "-q", help="No progress and no remarks.")
-    shared["quiet"] = Annotated[bool, option], False
-    return shared | {
-        name: (Annotated[bool, typer.Option(f"--{name}", help=FORMS[name])], False)
-        for name in forms
-    }
+    shared.append(parameter("quiet", bool, option, False))
+    switches = {name: typer.Option(f"--{name}", help=FORMS[name]) for name in forms}
+    return shared + [parameter(name, bool, option, False) for name, option in switches.items()]
 
 
 def alone(named: Mapping[str, Any]) -> Any:

@@ -95,12 +95,10 @@ def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
 
 
 Form = Annotated[
-    Literal["certificate", "lines"] | None,
-    typer.Argument(help="certificate or lines: see above."),
+    Literal["certificate", "lines"] | None, typer.Argument(help="certificate or lines: see above.")
 ]
 Lengths = Annotated[
-    str | None,
-    typer.Option(help="lines: of the problems; by default the training length and 50."),
+    str | None, typer.Option(help="lines: of the problems; by default the training length and 50.")
 ]
 Made = Annotated[
     Path | None, typer.Option(help="The file or folder to make; of a certificate needed.")

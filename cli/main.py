@@ -131,44 +131,24 @@ def _main(
 
 
 PANELS = {
-    "First steps": {
-        "demo": demo.demo,
-        "prove": certify.prove,
-        "predict": evaluate.predict,
-        "tasks": runs.tasks,
-        "check-task": runs.check_task,
-    },
-    "Step by step": {
-        "train": train.train,
-        "calibrate": train.calibrate,
-        "retrain": train.retrain,
-        "certify": certify.certify,
-        "verify": certify.verify,
-        "repair": certify.repair,
-    },
-    "Measure": {
-        "eval": evaluate.evaluate,
-        "stress": evaluate.stress,
-        "inspect": evaluate.inspect,
-        "diagnose": evaluate.diagnose,
-    },
-    "Figures, pages and files": {
-        "heatmap": export.heatmap,
-        "curves": export.curves,
-        "report": export.report,
-        "export": export.export,
-        "compile": export.transducer,
-        "card": export.card,
-    },
-    "Many runs": {
-        "runs": runs.runs,
-        "sweep": sweep.sweep,
-        "reproduce": sweep.reproduce,
-    },
+    "First steps": (demo.demo, certify.prove, evaluate.predict, runs.tasks, runs.check_task),
+    "Step by step": (
+        *(train.train, train.calibrate, train.retrain),
+        *(certify.certify, certify.verify, certify.repair),
+    ),
+    "Measure": (evaluate.evaluate, evaluate.stress, evaluate.inspect, evaluate.diagnose),
+    "Figures, pages and files": (
+        *(export.heatmap, export.curves, export.report),
+        *(export.export, export.transducer, export.card),
+    ),
+    "Many runs": (runs.runs, sweep.sweep, sweep.reproduce),
 }
 """The commands as the help groups them."""
-for _panel, _commands in PANELS.items():
-    for _name, _function in _commands.items():
+NAMES = {"evaluate": "eval", "transducer": "compile"}
+"""Of commands that are not called as their functions are."""
+for _panel, _functions in PANELS.items():
+    for _function in _functions:
+        _name = NAMES.get(_function.__name__, _function.__name__.replace("_", "-"))
         # a problem may begin with -, as in abc predict -3+2
         _settings = {"ignore_unknown_options": _name == "predict"}
         app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_function)

@@ -36,11 +36,11 @@ def runs(action: Action = None, everything: Everything = False, yes: Yes = False
     Examples: **abc runs --all --csv** · **abc runs rm RUN OTHER**
     """
     from abc_calib.files import runs_root
-    from abc_calib.runs import list_runs
+    from abc_calib.runs import folders
 
     if action:
         return removed(action, yes)
-    records = [record_of(run) for run in list_runs(everything)]
+    records = [record_of(abc.Run(path)) for path in folders.by_age(everything)]
     rows, right = [*map(cells_of, records)], COLUMNS[5:]
     table = Table(COLUMNS, rows, right, caption="Runs", label="tab:runs")
     if records:

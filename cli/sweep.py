@@ -69,21 +69,20 @@ def sweep(
     Example: **abc sweep depth.toml --workers 2 --out depth.csv**
     """
     from abc_calib import sweeps
-    from abc_calib.files import make_folder, runs_root
+    from abc_calib.files import runs_root, write_text
 
     path, root = out or runs_root() / f"{file.stem}.csv", sweeps.jobs_root(work.jobs)
-    sweeps.check_writable(path)
     all_jobs = sweeps.read_sweep(file)
     if check:
         picked = sweeps.share_of(all_jobs, *work.share) if work.share else all_jobs
         keys = [job.key for job in picked]
         table = Table(("job",), [[key] for key in keys])
         return Result({"jobs": keys}, keys, [f"{len(keys)} jobs"], table)
-    make_folder(path.parent, path)
+    sweeps.check_writable(path)
     with jobs_progress() as on_change:
         outcomes = sweeps.run_jobs(all_jobs, root, work, device=device, on_change=on_change)
     results = sweeps.results_table(all_jobs, root, outcomes)
-    sweeps.write_table(results, path)
+    write_text(path, results.to_csv(index=False))
     keys_of = {
         state: [outcome.job.key for outcome in outcomes if outcome.state == state]
         for state in ("failed", "blocked", "missing")
@@ -131,9 +130,7 @@ def jobs_progress() -> Iterator[Callable[[Progress, Outcome | None], None]]:
     with bar("jobs", None, "jobs") as update:
 
         def on_change(progress: Progress, outcome: Outcome | None) -> None:
-            note = shortened(
-                " ".join(f"{x.job.task}: {x.last_line}" for x in progress.running[-1:])
-            )
+            note = shortened("".join(progress.last_lines[-1:]))
             if outcome is not None:
                 note = f"{outcome.job.key}: {outcome.state} {outcome.reason}"
                 if outcome.state in ("failed", "blocked"):

@@ -160,9 +160,7 @@ FORMS: tuple[tuple[str, ...], ...] = (("certificate",), ("lines",), ("lines", "-
 SLOW = {"calibrate", "heatmap"}
 LONG = {"demo", "compile", "export", "retrain", "certify", "verify", "repair", "prove"}
 """Commands that are no moment's work, whatever they are given."""
-LONG_WORK = {
-    *("batch", "steps", "max_len", "samples", "search", "seeds", "minutes", "budget"),
-}
+LONG_WORK = {*("batch", "steps", "max_len", "samples", "search", "seeds", "minutes", "budget")}
 """Options whose largest values are nothing but much work."""
 
 

@@ -15,15 +15,11 @@ import pytest
 from conftest import attempt_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_plugins import TASK
-from test_sweeps import QUICK, job
+from test_sweeps import QUICK, calibration_of, job
 
 from abc_calib.errors import AbcError
-from abc_calib.plugins import files
-from abc_calib.runs import Run
-from abc_calib.stages import load_plugin
-from abc_calib.sweeps import Job, Test, engine, ensure, run_jobs, share_of
-from abc_calib.sweeps.workers import own_gpu, wrong_here
+from abc_calib.sweeps import engine, ensure, run_jobs, share_of
+from abc_calib.sweeps.workers import attempt
 from abc_calib.version import ROOT, __version__
 
 
@@ -82,17 +78,6 @@ def workers(scheduler, count, folder, *words, **env):
             process.kill()
 
 
-@pytest.fixture
-def plugin(tmp_path):
-    """A file with the task ``again``, loaded here alone."""
-    path = tmp_path / "my_task.py"
-    path.write_text(TASK)
-    load_plugin(path)
-    yield path
-    for module in [*files._PLUGINS]:
-        files.forget(module)
-
-
 def weights(root, one):
     return (root / one.key / "run" / "model" / "model.safetensors").read_bytes()
 
@@ -104,7 +89,7 @@ def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(schedu
     killed = []
 
     def kill(progress, _):
-        begun = [one for one in progress.running if "held-out" in one.last_line]
+        begun = [line for line in progress.last_lines if "held-out" in line]
         if len(begun) == 2 and not killed:
             killed.append(every[0].pid)
             killed.extend(child.pid for child in psutil.Process(every[0].pid).children())
@@ -122,23 +107,12 @@ def test_a_cluster_trains_what_one_machine_does_though_a_worker_is_killed(schedu
 
 
 @pytest.mark.slow
-def test_a_worker_calibrates_and_has_the_plugins_of_the_sweep(scheduler, tmp_path, tiny, plugin):
-    """A calibration whose first training is there, and a task from a file that is moved away."""
-    options = Run.open(tiny.vanilla).config
-    trained = {**options.model.model_dump(), **options.train.model_dump()}
-    again = {"steps": 2, "threshold": 0.3}
-    one = Job(task="successor", options=trained, calibrate=again, tests=(Test(length=6, n=10),))
-    other = Job(task="again", options=QUICK, tests=(Test(length=3, n=5),))
-    jobs = tmp_path / "jobs"
-    (jobs / one.parent.key).mkdir(parents=True)
-    tiny.vanilla.rename(jobs / one.parent.key / "run")
-    plugin.rename(tmp_path / "elsewhere.py")
+def test_a_worker_calibrates_a_training_that_is_there(scheduler, tmp_path, tiny):
+    one = calibration_of(tiny, tmp_path / "jobs")
     with workers(scheduler, 1, tmp_path / "away"):
-        outcomes = run_jobs([one, other], jobs, scheduler=scheduler)
-    assert [o.state for o in outcomes] == ["done"] * 3, outcomes
-    assert one.complete(jobs) and one.parent.complete(jobs)
-    (recorded,) = Run.open(jobs / other.key / "run").config.plugins.values()
-    assert recorded.file == plugin.name
+        outcomes = run_jobs([one], tmp_path / "jobs", scheduler=scheduler)
+    assert [o.state for o in outcomes] == ["done"] * 2, outcomes
+    assert one.complete(tmp_path / "jobs") and one.parent.complete(tmp_path / "jobs")
 
 
 def test_a_scheduler_without_workers_is_one_line(scheduler, tmp_path):
@@ -148,11 +122,12 @@ def test_a_scheduler_without_workers_is_one_line(scheduler, tmp_path):
 
 
 def test_a_worker_checks_the_version_and_the_folder(tmp_path):
-    (tmp_path / "sign").touch()
-    assert wrong_here(tmp_path / "sign", __version__) == ""
-    said = wrong_here(tmp_path / "sign", "0.0.1")
-    assert said == f"has version {__version__} of this program, not 0.0.1: install the same"
-    assert "--jobs that every worker sees" in wrong_here(tmp_path / "none", __version__)
+    for sign, version, said in (
+        (tmp_path, "0.0.1", f"has version {__version__}, not 0.0.1: install the same"),
+        (tmp_path / "none" / "sign", __version__, "--jobs that every worker sees"),
+    ):
+        with pytest.raises(AbcError, match=said):
+            attempt("", tmp_path, "cpu", sign, version)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere:1"])
@@ -196,10 +171,3 @@ def test_what_is_no_share_is_refused(abc, tmp_path):
     for array in ("3/2", "0/2", "2", "1/0", "-1/2", "1/2/3", "a/b", "1/"):
         said = abc("sweep", tmp_path / "s.toml", "--array", array)
         assert said.code == 2 and f"--array {array}: " in said.err
-
-
-def test_each_process_sees_a_gpu_of_its_own(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    seen = [own_gpu("cuda", turn) for turn in range(3)]
-    assert [one["CUDA_VISIBLE_DEVICES"] for one in seen] == ["3", "5", "3"]
-    assert own_gpu("cpu", 0) == own_gpu("auto", 1) == own_gpu("cuda:1", 1) == {}

@@ -76,12 +76,7 @@ WRONG: list[tuple[str, tuple[object, ...], dict[str, object], str]] = [
     ("train", ("addition",), {"steps": 0}, "steps = 0: give a whole number of at least 1"),
     ("train", ("addition",), {"batch": "x"}, "batch = 'x': give a whole number"),
     ("train", ("addition",), {"embedding": 8}, "embedding = 8: an option of gru, not of transf"),
-    (
-        "check_task",
-        ("addition",),
-        {"base": 1},
-        "base = 1: give a whole number from 2 to 36",
-    ),
+    ("check_task", ("addition",), {"base": 1}, "base = 1: give a whole number from 2 to 36"),
 ]
 
 

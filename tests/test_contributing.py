@@ -30,7 +30,7 @@ from abc_calib.nn.recurrent.attenders import ATTENDERS
 from abc_calib.reproduction import get_target, make_report
 from abc_calib.reproduction.pipeline import collect
 from abc_calib.reproduction.targets import TARGETS
-from abc_calib.runs import Run, list_runs
+from abc_calib.runs import Run, folders
 from abc_calib.sweeps import Test, ensure
 from abc_calib.training.recipes import RECIPES
 from tasks import TASKS
@@ -171,7 +171,7 @@ def test_a_run_is_trained_opened_and_evaluated(abc, strip, task):
     assert again.config == run.config and again.config.kind == kind
     assert type(again.config.model) is MODEL_OPTIONS[kind]
     assert type(again.data) is DATA[TASKS[task].notation]
-    assert [found.path for found in list_runs()] == [run.path]
+    assert folders.by_age() == [run.path]
 
     model, other = run.load_model(), again.load_model()
     assert type(model) is MODELS[kind]

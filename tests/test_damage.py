@@ -16,7 +16,7 @@ from warm import forked
 
 from abc_calib import stages
 from abc_calib.errors import Interrupted
-from abc_calib.runs import Run, list_runs
+from abc_calib.runs import folders
 
 READERS = (
     ("predict", "12", "--run", "RUN"),
@@ -122,10 +122,10 @@ def test_the_list_shows_every_run_whatever_is_broken(damaged, tmp_path):
     (root / "loop").symlink_to("loop")
     ending = forked(["runs", "--json"], root)
     assert ending.word == "done", ending
-    listed = {run.path.name for run in map(Run, root.iterdir())} - {"loop"}
+    listed = {path.name for path in root.iterdir()} - {"loop"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABC_RUNS", str(root))
-        assert {run.path.name for run in list_runs()} == listed
+        assert {path.name for path in folders.by_age()} == listed
 
 
 @pytest.mark.parametrize("how", ["a pipe", "a link to /dev/zero", "a folder", "not UTF-8",

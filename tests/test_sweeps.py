@@ -16,7 +16,7 @@ from abc_calib.errors import AbcError, Interrupted, UsageError
 from abc_calib.runs import Run
 from abc_calib.runs.rows import read_rows
 from abc_calib.stages import running
-from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs, write_table
+from abc_calib.sweeps import Job, Test, read_sweep, results_table, run_jobs
 from abc_calib.sweeps.jobs import with_parents
 from abc_calib.sweeps.results import describe
 from abc_calib.sweeps.workers import ensure, last_line
@@ -147,7 +147,7 @@ TASK; seeds = 1000000000000000000000000000000 | seeds = 1
 [[jobs]]; seed = 1 | task = None: name the task of each job
 jobs = 3 | jobs = 3: give a list
 options = 3 | options = 3: give names with values
-tasks = [ | is not TOML
+tasks = [ | cannot be read as TOML
 """
 """A file, ``;`` for a new line and TASK for a sweep of successor; and what is said of it."""
 
@@ -212,18 +212,22 @@ def test_work_goes_on_to_the_same_weights_and_measures_what_is_missing(tmp_path,
     assert len(pd.read_csv(parts / job().key / "run" / "eval.csv")) == 3
 
 
+def calibration_of(tiny, root):
+    """A calibration whose first training is under ``root``: a trained run, moved there."""
+    config = Run.open(tiny.vanilla).config
+    options = {**config.model.model_dump(), **config.train.model_dump()}
+    again, tests = {"steps": 2, "threshold": 0.3}, (Test(length=6, n=10),)
+    child = Job(task="successor", options=options, calibrate=again, tests=tests)
+    (root / child.parent.key).mkdir(parents=True)
+    tiny.vanilla.rename(root / child.parent.key / "run")
+    return child
+
+
 def test_a_calibrated_job_reads_the_run_of_its_parent(tmp_path, tiny):
-    options = Run.open(tiny.vanilla).config
-    trained = {**options.model.model_dump(), **options.train.model_dump()}
-    child = Job(
-        task="successor", options=trained, calibrate={"steps": 2, "threshold": 0.3},
-        tests=(Test(length=6, n=10),),
-    )  # fmt: skip
     with pytest.raises(AbcError, match=r"the first training .* is not there"):
-        ensure(child, tmp_path)
+        ensure(job(calibrate={}), tmp_path)
+    child = calibration_of(tiny, tmp_path)
     folder = tmp_path / child.parent.key
-    folder.mkdir()
-    tiny.vanilla.rename(folder / "run")
     ensure(child, tmp_path)
     run = child.run(tmp_path)
     assert run.config.parent == str(folder / "run") and child.complete(tmp_path)
@@ -249,9 +253,7 @@ def test_a_failure_stops_only_what_hangs_on_it(tmp_path):
     table = results_table(jobs, tmp_path, outcomes)
     assert list(table["stage"]) == ["vanilla", "vanilla", "calibrated"]
     assert table["error"].notna().tolist() == [False, False, True]
-    write_table(table, tmp_path / "out" / "results.csv")
-    again = pd.read_csv(tmp_path / "out" / "results.csv")
-    assert again["accuracy"].notna().sum() == 2
+    assert table["accuracy"].notna().sum() == 2
 
     # what is complete is kept, and a broken folder fails its own job alone
     assert [o.state for o in run_jobs([job()], tmp_path, workers=1)] == ["kept"]
@@ -270,7 +272,7 @@ def test_an_interruption_ends_the_processes_which_save_their_work(tmp_path):
     one, processes, others = job(steps=10**6, validate_every=20), [], {*psutil.Process().children()}
 
     def interrupt(progress, _):
-        if any("held-out" in job.last_line for job in progress.running):
+        if any("held-out" in line for line in progress.last_lines):
             processes.extend({*psutil.Process().children()} - others)
             raise KeyboardInterrupt
 
@@ -278,7 +280,7 @@ def test_an_interruption_ends_the_processes_which_save_their_work(tmp_path):
         run_jobs([one], tmp_path, on_change=interrupt)
     assert processes and not any(process.is_running() for process in processes)
     assert one.run(tmp_path).load_checkpoint() is not None
-    assert last_line(tmp_path / one.key / "log.txt") == "stopped"
+    assert last_line(tmp_path / one.key) == "stopped"
 
 
 def test_a_job_whose_training_failed_is_left_out_and_a_spent_budget_starts_nothing(tmp_path):

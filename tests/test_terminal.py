@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from abc_calib.proof.page import page
 from abc_calib.reproduction import pipeline
-from abc_calib.text import Markup, Table, as_latex, as_markdown, counted, visible
+from abc_calib.text import Markup, Table, as_markdown, counted, visible
 from cli import console
 from cli.train import closer
 
@@ -39,7 +39,7 @@ def test_a_cell_stays_one_cell(text):
     table = as_markdown(["a", "b"], [[text, "x"]])
     assert table.count("\n") == 3 and all(c.isprintable() or c == "\n" for c in table)
     assert table.splitlines()[2].replace("\\\\", "").replace("\\|", "").count("|") == 3
-    assert as_latex(["a"], [[text]]).count("\n") == 7
+    assert Table(["a"], [[text]]).latex().count("\n") == 7
     assert Markup(text) == text
 
 
@@ -112,7 +112,7 @@ def test_markdown_escapes_and_aligns() -> None:
 
 
 def test_latex_escapes_and_aligns() -> None:
-    text = as_latex(["task", "%"], [[r"a_b & c\d ~^#${}", 1 / 3], ["[−1] ± 2", 100]])
+    text = Table(["task", "%"], [[r"a_b & c\d ~^#${}", 1 / 3], ["[−1] ± 2", 100]]).latex()
     assert text.splitlines() == [
         r"\begin{tabular}{lr}",
         r"\toprule",
@@ -129,7 +129,8 @@ def test_latex_escapes_and_aligns() -> None:
 def test_every_table_compiles(tmp_path: Path) -> None:
     tables = [path.read_text("utf-8") for path in sorted(REPORTS.glob("reproduction/*.tex"))]
     odd = r"a_b & c\d ~^#${} < > | [−1] ± 2 – ≠ × ∞ → ≥ ≤ é"
-    tables.append(as_latex([odd, "n"], [[odd, 1], ["[", 2]], caption=odd, label="tab:odd"))
+    rows = [[odd, 1], ["[", 2]]
+    tables.append(Table([odd, "n"], rows, caption=odd, label="tab:odd").latex())
     head = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
     body = "\n".join(tables).replace(r"\begin{table}", r"\clearpage\begin{table}")
     (tmp_path / "all.tex").write_text(f"{head}\n{body}\n\\end{{document}}\n", "utf-8")

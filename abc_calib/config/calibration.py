@@ -55,8 +55,7 @@ class CalibrationOptions(Options):
         "first rows of the output, as many as the training length (sum).",
     )
     attention: Literal["weights", "raw"] | None = option(
-        None,
-        "mean: weights, or, as in the paper's text, the scores before softmax (raw).",
+        None, "mean: weights, or, as in the paper's text, the scores before softmax (raw)."
     )
     off_line_bias: float | None = option(
         None, "Added off the lines, such as -5; by default -inf.", lt=0, ge=-(10**8)

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from abc_calib.config.options import Options, Word, csv_field, option
-from abc_calib.config.training import TASK
 from abc_calib.errors import UsageError
 
 LONGEST = 10**7
@@ -37,7 +36,7 @@ Sizes = tuple[Annotated[int, Field(ge=1, le=LONGEST), WrapValidator(_size)], ...
 class TaskOptions(Options):
     """Which problems: what a task takes besides its name."""
 
-    help_panel: ClassVar[str] = TASK
+    help_panel: ClassVar[str] = "Task and data"
 
     base: int | None = option(None, "Base of the digits, 2 to 36.", ge=2, le=36)
     data: str | None = option(None, "SCAN, CFQ: the folder of the public files.", max_length=4096)

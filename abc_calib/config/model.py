@@ -6,10 +6,6 @@ from typing import ClassVar
 
 from abc_calib.config.options import Options, Word, option
 
-TRANSFORMER = "Transformer"
-POSITIONS = "Positions"
-RECURRENT = "Recurrent models (--model gru)"
-"""Panels of the help."""
 SCHEME = (
     "Positions: sinusoidal, none, learned, randomized, alibi, rope, rpe, t5, xl, coupled, "
     "abacus or fire; options behind a colon, such as rpe:clip=8 or learned:size=64."
@@ -33,14 +29,14 @@ class ModelOptions(Options):
 class StackOptions(ModelOptions):
     """What both kinds of Transformers have."""
 
-    help_panel: ClassVar[str] = TRANSFORMER
+    help_panel: ClassVar[str] = "Transformer"
 
     decoder_layers: int = option(3, "Decoder layers.", ge=1, le=64)
     heads: int = option(8, "Attention heads.", ge=1, le=256)
-    width: int = option(64, "Model width.", ge=2, le=16384, panel="")
+    width: int = option(64, "Model width.", ge=2, le=16384)
     feedforward: int = option(256, "Feed-forward width.", ge=1, le=65536)
-    dropout: float = option(0.0, "Dropout.", ge=0, lt=1, panel="")
-    scheme: Word = option("sinusoidal", SCHEME, panel=POSITIONS)
+    dropout: float = option(0.0, "Dropout.", ge=0, lt=1)
+    scheme: Word = option("sinusoidal", SCHEME)
 
     @property
     def schemes(self) -> tuple[str, ...]:
@@ -66,13 +62,10 @@ class TransformerOptions(StackOptions):
         "Blocks of Vaswani et al. 2017: layers normalise what they have added, and embeddings are "
         "multiplied by the root of the width.",
     )
-    cyclic: int | None = option(
-        None, "Positions modulo this number.", panel=POSITIONS, ge=1, le=10**6
-    )
+    cyclic: int | None = option(None, "Positions modulo this number.", ge=1, le=10**6)
     attention_window: int | None = option(
         None,
         "Attend to N keys on each side of the answer's line; see --format aligned.",
-        panel=POSITIONS,
         ge=1,
         le=100,
     )
@@ -105,19 +98,18 @@ class RecurrentOptions(ModelOptions):
     """
 
     group_title: ClassVar[str] = "gru"
-    help_panel: ClassVar[str] = RECURRENT
+    help_panel: ClassVar[str] = "Recurrent models (--model gru)"
 
     backbone: Word | None = option(
-        None,
-        "What is around the attender: ray_chowdhury or dubois; as in the attender's paper.",
+        None, "What is around the attender: ray_chowdhury or dubois; as in the attender's paper."
     )
     attender: Word = option("content", "How the decoder looks at its source.")
     embedding: int = option(64, "Width of the embeddings.", ge=1, le=16384)
-    width: int = option(128, "Model width.", ge=2, le=16384, panel="")
+    width: int = option(128, "Model width.", ge=2, le=16384)
     d_head: int = option(128, "Width of queries and keys.", ge=2, le=16384)
     value: int = option(128, "Width of the values.", ge=1, le=16384)
     layers: int = option(1, "Layers of encoder and decoder each.", ge=1, le=64)
-    dropout: float = option(0.5, "Dropout.", ge=0, lt=1, panel="")
+    dropout: float = option(0.5, "Dropout.", ge=0, lt=1)
     legacy_normalisation: bool = option(False, "Location weights as the public code has them.")
 
     @property

@@ -37,7 +37,7 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     #: what the group is called where a name is in none of its fields
     group_title: ClassVar[str] = "options"
-    #: where the help shows its fields, if they do not say
+    #: where the help shows its fields
     help_panel: ClassVar[str] = ""
     #: options of earlier versions, which their runs have without a value
     removed: ClassVar[tuple[str, ...]] = ()
@@ -65,9 +65,9 @@ class Options(BaseModel):
         return value
 
 
-def option(default: Any, help: str, *, panel: str | None = None, **bounds: Any) -> Any:
-    """Declare a field of ``Options``; ``panel`` of the help: by default its group's."""
-    return Field(default, description=help, json_schema_extra={"panel": panel}, **bounds)
+def option(default: Any, help: str, **bounds: Any) -> Any:
+    """Declare a field of ``Options``."""
+    return Field(default, description=help, **bounds)
 
 
 def csv_field(*names: str, each: Callable[[Any], Any] = lambda value: value) -> Any:
@@ -110,12 +110,6 @@ def by_site(*names: str, each: Callable[[str], Any] = lambda value: value) -> An
 def flag_of(name: str) -> str:
     """Return the name of a field on the command line."""
     return f"--{FLAGS.get(name, name).replace('_', '-')}"
-
-
-def panel_of(field: FieldInfo) -> str | None:
-    """Return the panel of the help that a field names, if it does."""
-    extra: Any = field.json_schema_extra
-    return extra.get("panel") if isinstance(extra, dict) else None
 
 
 def leaves(annotation: Any) -> set[Any]:

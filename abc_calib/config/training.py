@@ -7,10 +7,6 @@ from typing import ClassVar, Literal
 from abc_calib.config.model import TransformerOptions
 from abc_calib.config.options import Options, Word, option
 
-TASK = "Task and data"
-TRAINING = "Training"
-"""Panels of the help."""
-
 
 class TrainOptions(Options):
     """How a model is trained.
@@ -22,7 +18,7 @@ class TrainOptions(Options):
     """
 
     group_title: ClassVar[str] = "a training"
-    help_panel: ClassVar[str] = TRAINING
+    help_panel: ClassVar[str] = "Training"
 
     steps: int = option(3000, "Most optimiser steps.", ge=1, le=10**9)
     batch: int = option(64, "Samples a step.", ge=1, le=10**6)
@@ -43,25 +39,14 @@ class TrainOptions(Options):
         ge=0,
         le=10**9,
     )
-    sampling: Word = option(
-        "mixed", "How problems are drawn: uniform, balanced, carry or mixed.", panel=TASK
-    )
-    length: int = option(
-        6,
-        "Longest training operand; 6 by default (parity: 20).",
-        panel=TASK,
-        ge=1,
-        le=10**6,
-    )
+    sampling: Word = option("mixed", "How problems are drawn: uniform, balanced, carry or mixed.")
+    length: int = option(6, "Longest training operand; 6 by default (parity: 20).", ge=1, le=10**6)
     format: Word = option(
         "free",
         "free, aligned (in columns), fixed:N, aligned,fixed:N, or hints: an index before each "
         "digit.",
-        panel=TASK,
     )
-    seed: int = option(
-        0, "Seed of the weights, the data and the split.", ge=0, le=2**63 - 1, panel=""
-    )
+    seed: int = option(0, "Seed of the weights, the data and the split.", ge=0, le=2**63 - 1)
     dev: Literal["same", "longer"] = option(
         "same",
         "Token tasks: train by held-out problems of the same lengths (same), or the papers' longer "
@@ -105,12 +90,7 @@ class TrainOptions(Options):
 FIRST = TrainOptions()
 """A first training that is good enough to be calibrated."""
 RETRAIN = TrainOptions(
-    steps=2000,
-    batch=128,
-    learning_rate=4e-3,
-    cooldown=150,
-    early_stop_at=0.999,
-    early_stop_after=2,
+    steps=2000, batch=128, learning_rate=4e-3, cooldown=150, early_stop_at=0.999, early_stop_after=2
 )
 """A retraining on lines, which ends as soon as every window is right."""
 ADAM = RETRAIN.model_copy(update={"optimizer": "adam", "validate_every": 100, "cooldown": 0})

@@ -5,7 +5,7 @@ where the name of its entry point is asked for (group ``abc_calib.tasks`` or ``a
 Runs record where their classes are from; opening one elsewhere names the file to pass.
 """
 
-from abc_calib.plugins.files import blamed, described, load_content, load_plugin, loaded
+from abc_calib.plugins.files import PLUGINS, blamed, described, load_content, load_plugin
 from abc_calib.plugins.origins import (
     check_model,
     check_origins,

@@ -28,8 +28,8 @@ class Plugin(NamedTuple):
     content: bytes
 
 
-_PLUGINS: dict[str, Plugin] = {}
-"""By the name of the module."""
+PLUGINS: dict[str, Plugin] = {}
+"""Those that this process has executed, by the name of the module."""
 
 
 def code_hash(content: bytes) -> str:
@@ -62,34 +62,20 @@ def load_plugin(path: Path | str) -> tuple[str, ...]:
     return load_content(path, content)
 
 
-def loaded() -> list[Plugin]:
-    """The files that this process has executed."""
-    return list(_PLUGINS.values())
-
-
 def load_content(path: Path, content: bytes) -> tuple[str, ...]:
     """Execute the content of a file, which may have been read on another machine."""
     name = f"abc_plugin_{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]}"
-    if name not in _PLUGINS or _PLUGINS[name].content != content:
+    if name not in PLUGINS or PLUGINS[name].content != content:
         forget(name)
-        before = {word: dict(kind.classes) for word, kind in KINDS.items()}
         module = sys.modules[name] = ModuleType(name)
         module.__file__ = str(path)
+        PLUGINS[name] = Plugin(path, content)
         try:
             _execute(path, content, module)
-            if any(KINDS[word].classes != classes for word, classes in before.items()):
-                raise UsageError(
-                    f"plugin {path} changes TASKS or SCHEMES: leave that out, "
-                    "a class with a name counts"
-                )
             _register(path, module)
         except BaseException:
-            for word, classes in before.items():
-                KINDS[word].classes.clear()
-                KINDS[word].classes.update(classes)
-            forget(name)  # importing schemes may have added their registry
+            forget(name)
             raise
-        _PLUGINS[name] = Plugin(path, content)
     return tuple(key for _, key in _registered(name))
 
 
@@ -97,7 +83,7 @@ def forget(module: str) -> None:
     """Take back what a file's module has registered."""
     for kind, name in _registered(module):
         del kind.classes[name]
-    _PLUGINS.pop(module, None)
+    PLUGINS.pop(module, None)
     sys.modules.pop(module, None)
 
 
@@ -157,7 +143,7 @@ def described(error: BaseException) -> str:
 
 def blamed(error: BaseException) -> str:
     """Where in a plugin an error was raised, in one line; empty if it was not in one."""
-    for plugin in _PLUGINS.values():
+    for plugin in PLUGINS.values():
         if line := _line(error, str(plugin.path)):
             return f"{plugin.path.name}, line {line}: {in_words(error)}"
     return ""
@@ -167,8 +153,3 @@ def _line(error: BaseException, file: str) -> int | None:
     """The last line of a file that an error has passed through."""
     lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == file]
     return lines[-1] if lines else None
-
-
-def plugin_of(registered: type) -> Plugin | None:
-    """The file that a class is from, if it was executed here."""
-    return _PLUGINS.get(registered.__module__)

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from abc_calib.config import Origin, build
+from abc_calib.config import Options, Origin, build
 from abc_calib.errors import AbcError, UsageError, shortened
-from abc_calib.plugins.files import blamed, code_hash, described, plugin_of
+from abc_calib.plugins.files import PLUGINS, blamed, code_hash, described
 from abc_calib.plugins.registry import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
 
@@ -26,19 +26,26 @@ def make_task(name: str, **options: Any) -> Task:
     """``tasks.get_task``, of installed packages too; ``UsageError`` for a user's that fails."""
     if name not in FROM_FILES:
         find("task", name)
-    try:
+    with in_one_line(name, "cannot be made"):
         task = get_task(name, **options)
         for attribute in NEEDED:
             getattr(task, attribute)
         if origin("task", name) is not None:
             _check_symbols(name, task)
         return task
+
+
+@contextmanager
+def in_one_line(task: str, problem: str = "the first problems fail") -> Iterator[None]:
+    """``UsageError`` for what goes wrong in a user's code, or with what it gave."""
+    try:
+        yield
     except AbcError:
         raise
     except Exception as error:
-        if origin("task", name) is None:
+        if origin("task", task) is None and not blamed(error):
             raise
-        raise UsageError(f"the task {name} cannot be made: {described(error)}") from None
+        raise UsageError(f"task {task}: {problem} ({described(error)})") from None
 
 
 def _check_symbols(name: str, task: Task) -> None:
@@ -58,25 +65,12 @@ def _check_symbols(name: str, task: Task) -> None:
         )
 
 
-@contextmanager
-def in_one_line(task: str) -> Iterator[None]:
-    """``UsageError`` for what goes wrong in a user's code, or with what it gave."""
-    try:
-        yield
-    except AbcError:
-        raise
-    except Exception as error:
-        if origin("task", task) is None and not blamed(error):
-            raise
-        raise UsageError(f"task {task}: the first problems fail ({described(error)})") from None
-
-
 def origin(word: str, name: str) -> Origin | None:
     """Where a class is from; None for our own."""
     registered = KINDS[word].classes.get(name)
     if registered is None or is_ours(registered):
         return None
-    package, plugin = PACKAGES.get(registered, ""), plugin_of(registered)
+    package, plugin = PACKAGES.get(registered, ""), PLUGINS.get(registered.__module__)
     try:
         path = plugin.path if plugin else Path(inspect.getsourcefile(registered) or "")
         content = plugin.content if plugin else path.read_bytes()
@@ -110,48 +104,45 @@ def origins(schemes: Iterable[str], task: str | None = None) -> dict[str, Origin
     return {label: where for label, where in by_label.items() if where is not None}
 
 
-def of_model(schemes: Iterable[str]) -> dict[str, Any]:
+class Recorded(Options):
     """What a saved model's configuration says of schemes that are not our own."""
-    recorded = {label: where.model_dump() for label, where in origins(schemes).items()}
-    return {"plugins": recorded} if recorded else {}
+
+    plugins: dict[str, Origin] = {}
+
+
+def of_model(schemes: Iterable[str]) -> dict[str, Any]:
+    """The fields of ``Recorded``, where there are such schemes."""
+    recorded = Recorded(plugins=origins(schemes))
+    return recorded.model_dump() if recorded.plugins else {}
 
 
 def check_model(config: Mapping[str, Any]) -> None:
     """Raise ``UsageError`` unless the schemes of a saved model are here as they were."""
-    recorded = config.get("plugins") or {}
-    if not isinstance(recorded, Mapping) or not all(
-        isinstance(where, Mapping) for where in recorded.values()
-    ):
-        raise UsageError("plugins of a saved model is not a table of tables: save the model again")
-    check_origins("this model", {str(k): build(Origin, **v) for k, v in recorded.items()})
+    recorded = build(Recorded, plugins=config.get("plugins") or {})
+    check_origins("this model", recorded.plugins)
 
 
 def check_origins(owner: str, recorded: Mapping[str, Origin]) -> None:
     """Raise ``UsageError`` for a class that is not loaded, or not from the file recorded."""
     for label, then in recorded.items():
         word, _, name = label.partition(" ")
+        source = then.file or "a class in Python"
         if word not in KINDS:
             raise UsageError(f"{owner}'s {label} is nothing that this program knows")
         if name not in KINDS[word].classes and name not in KINDS[word].installed:
-            raise UsageError(f"{owner}'s {label} {_request(then)}")
+            request = f"comes from {source}: pass --plugin {shlex.quote(then.file)}"
+            if then.package:
+                request = f"comes from the package {then.package}: install it"
+            elif not then.file:
+                request = f"was {source}: write it into a file of its own and pass --plugin FILE.py"
+            raise UsageError(f"{owner}'s {label} {request}")
         find(word, name)
         now = origin(word, name) or Origin(file="this program")
         is_alike = then.sha256 == now.sha256 or (then.code and then.code == now.code)
         if then.sha256 and not is_alike:
+            here = f"{now.sha256[:12]}…" if now.sha256 else "another one"
             raise UsageError(
-                f"{owner}'s {label} comes from {then.file or 'a class in Python'} with the SHA-256 "
-                f"{then.sha256[:12]}…, "
-                f"and it is from {now.file or 'a class in Python'} "
-                f"({now.sha256[:12] + '…' if now.sha256 else 'another one'}) here, with other "
-                "code: pass the file as it was, or train again"
+                f"{owner}'s {label} comes from {source} with the SHA-256 {then.sha256[:12]}…, and "
+                f"it is from {now.file or 'a class in Python'} ({here}) here, with other code: "
+                "pass the file as it was, or train again"
             )
-
-
-def _request(then: Origin) -> str:
-    """Where a class is from, and what to do to have it here."""
-    if then.package:
-        return f"comes from the package {then.package}: install it"
-    file = shlex.quote(then.file or "FILE.py")
-    if then.file:
-        return f"comes from {then.file}: pass --plugin {file}"
-    return f"was a class in Python: write it into a file of its own and pass --plugin {file}"

@@ -45,13 +45,8 @@ def by_name(word: str, value: Any) -> str:
     kind = KINDS[word]
     if isinstance(value, str):
         return value
-    if not isinstance(value, type) or not issubclass(value, kind.base):
-        raise UsageError(
-            f"{shortened(repr(value))} is not a {word}: give its name, or a subclass of "
-            f"{kind.base.__name__}"
-        )
     names = [name for name, registered in kind.classes.items() if registered is value]
-    return names[0] if names else register(kind, value, f"class {value.__name__}", replace=True)
+    return names[0] if names else register(kind, value, "class in Python", replace=True)
 
 
 def options_by_name(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,9 +63,9 @@ def register(kind: Kind, new: Any, where: str, name: Any = None, replace: bool =
     ``replace``: in place of an earlier one of the user's.
     """
     if not isinstance(new, type) or not issubclass(new, kind.base):
-        parent = kind.base.__name__
         raise UsageError(
-            f"{where}: {shortened(repr(new))} is not a subclass of {parent}: make it one"
+            f"{where}: {shortened(repr(new))} is not a {kind.word}: give its name, or a subclass "
+            f"of {kind.base.__name__}"
         )
     if not (name := name or vars(new).get("name")):
         raise UsageError(
@@ -86,7 +81,7 @@ def register(kind: Kind, new: Any, where: str, name: Any = None, replace: bool =
         raise UsageError(f"{where}: there is a {kind.word} {name} already: choose another name")
     missing = sorted(getattr(new, "__abstractmethods__", ()))
     for base in [base for base in new.__mro__ if "either" in vars(base)]:
-        either: tuple[str, ...] = vars(base)["either"]
+        either = vars(base)["either"]
         if all(getattr(new, method) is getattr(base, method) for method in either):
             missing.append(" or ".join(either))
     if missing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -26,7 +26,7 @@ from abc_calib.reproduction.cells import (
     measured,
 )
 from abc_calib.reproduction.targets import CELL, Target
-from abc_calib.text import Table, as_latex, as_markdown
+from abc_calib.text import Table, as_markdown
 from tasks import get_task
 
 
@@ -65,7 +65,7 @@ class Report:
             parts = [self.title, table.title, legend]
             caption = " ".join(f"{part.rstrip('.')}." for part in parts if part)
             label = f"tab:{self.name}-{number}" if len(self.tables) > 1 else f"tab:{self.name}"
-            texts.append(as_latex(table.columns, table.rows, caption=caption, label=label))
+            texts.append(replace(table, right=(), caption=caption, label=label).latex())
         return "\n".join(texts)
 
 

@@ -1,3 +1,3 @@
 """Run folders."""
 
-from abc_calib.runs.run import Run, list_runs
+from abc_calib.runs.run import Run

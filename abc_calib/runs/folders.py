@@ -6,6 +6,7 @@ import difflib
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from abc_calib.errors import AbcError, UsageError
@@ -62,16 +63,15 @@ def latest() -> Path:
     """The run that was made last."""
     marker = runs_root() / LATEST
     try:
-        return find(runs_root() / read_text(marker, LONGEST_NAME).strip())
+        name = read_text(marker, LONGEST_NAME).strip()
     except FileNotFoundError:
-        hint = "abc train successor, or name a model, as in --run zoo:addition"
         if by_age():
             raise UsageError(f"{marker} is not there: name a run (abc runs)") from None
+        hint = "abc train successor, or name a model, as in --run zoo:addition"
         raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
-    except UsageError:
-        raise
     except (OSError, ValueError) as error:
         raise AbcError(f"{marker} cannot be read ({error}): name a run") from None
+    return find(runs_root() / name)
 
 
 def make_latest(path: Path) -> None:
@@ -115,27 +115,19 @@ def _names(folder: Path) -> list[str]:
 
 def free(stem: str) -> Path:
     """A new empty folder under the root, numbered."""
+    make_folder(runs_root())
     number = 1
     while True:
         path = runs_root() / f"{stem}-{number}"
-        try:
-            path.mkdir(parents=True)
+        with suppress(FileExistsError):
+            path.mkdir()
             return path
-        except FileExistsError:
-            if not runs_root().is_dir():
-                raise AbcError(f"cannot make the folder {path} ({runs_root()} is a file)") from None
-            number += 1
-        except OSError as error:
-            raise AbcError(f"cannot make the folder {path} ({error.strerror})") from None
+        number += 1
 
 
 def empty(path: Path | str) -> Path:
     """``path`` as an empty folder."""
-    path = Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise UsageError(f"{path} is not empty: name a new folder, or --resume it")
-    except OSError as error:
-        raise AbcError(f"cannot make the folder {path} ({error.strerror})") from None
+    make_folder(path := Path(path))
+    if any(path.iterdir()):
+        raise UsageError(f"{path} is not empty: name a new folder, or --resume it")
     return path

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from html import escape
@@ -269,8 +269,3 @@ class Run:
 
     def drop_checkpoint(self) -> None:
         (self.path / CHECKPOINT).unlink(missing_ok=True)
-
-
-def list_runs(jobs: bool = False) -> Iterator[Run]:
-    """Every run under the root, by age, broken ones too; ``jobs``: also those of sweeps."""
-    yield from map(Run, folders.by_age(jobs))

@@ -10,14 +10,6 @@ from abc_calib.proof.second_look import verify
 from abc_calib.stages.calibrating import calibrate
 from abc_calib.stages.foreign import adopt
 from abc_calib.stages.from_nothing import certified
-from abc_calib.stages.judging import (
-    certify,
-    check_task,
-    evaluate,
-    export_lines,
-    opened,
-    predict,
-    stress,
-)
-from abc_calib.stages.making import repair, retrain, train, train_new
-from abc_calib.stages.running import Work, finished, resume
+from abc_calib.stages.judging import certify, check_task, evaluate, export_lines, predict, stress
+from abc_calib.stages.making import repair, retrain, train
+from abc_calib.stages.running import Work, resume, train_run

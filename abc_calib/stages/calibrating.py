@@ -50,17 +50,16 @@ def calibrate(
     config = plan_calibration(vanilla.config, *groups, **options)
     model = vanilla.load_model().to(resolve_device(work.device, doubles=True))
 
-    def find(config: RunConfig) -> Calibration:
-        return _find_lines(vanilla, model, config, force, retrain, on_check)
-
     wider: Any = config.as_wide_as(vanilla.config)
-    if config != wider and not take(RetrainedOptions, dict(options), groups).widths:
-        calibration = find(config)
-        if not calibration.checks or calibration.weights or not config.train.stop_early:
-            narrow = _calibrated(vanilla, config, calibration, out, on_lines)
-            if not retrain or _is_right(train_run(narrow, work)):
-                return narrow
-            narrow.path.rename(f"{narrow.path}-narrow")
+    is_chosen = bool(take(RetrainedOptions, dict(options), groups).widths)
+    while True:
+        is_last = is_chosen or config == wider
+        calibration = _find_lines(vanilla, model, config, force, retrain, on_check)
+        if is_last or not calibration.checks or calibration.weights or not config.train.stop_early:
+            calibrated = _calibrated(vanilla, config, calibration, out, on_lines)
+            if not retrain or _is_right(train_run(calibrated, work)) or is_last:
+                return calibrated
+            calibrated.path.rename(f"{calibrated.path}-narrow")
         warnings.warn(
             "a narrow model does not learn the task with these lines: one of width "
             f"{wider.model.width} is trained",
@@ -68,9 +67,6 @@ def calibrate(
             stacklevel=2,
         )
         config = wider
-    calibration = find(config)
-    calibrated = _calibrated(vanilla, config, calibration, out, on_lines)
-    return train_run(calibrated, work) if retrain else calibrated
 
 
 def _find_lines(

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from abc_calib import plugins
 from abc_calib.calibration.pipeline import refused_below
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import CalibrationOptions, RunConfig
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import runs_root
-from abc_calib.progress import bar
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
 from abc_calib.proof.second_look import seen_again, verify
 from abc_calib.runs import Run
 from abc_calib.stages.calibrating import calibrate
-from abc_calib.stages.judging import ignore
-from abc_calib.stages.making import hopeless, planned, repair, train_new
-from abc_calib.stages.running import Work, finished
-from abc_calib.training.trainer import Callback, Progress
+from abc_calib.stages.making import hopeless, planned, repair
+from abc_calib.stages.running import Work, train_run
 from tasks import Task
 
 ROUNDS = 4
@@ -37,27 +32,24 @@ def certified(
     *,
     folder: Path | str | None = None,
     minutes: float = 15.0,
-    on_step: Callable[[str, Progress], None] = ignore,
     **options: Any,
 ) -> tuple[Run, Certificate]:
     """From nothing to a certificate: train, calibrate, retrain, certify, and repair what fails.
 
     Goes on from what lies in ``folder`` (``runs/certified``): each of the two trainings is
-    resumed or skipped. ``options`` are those of ``train``; ``on_step`` is called with the name of
-    the stage, too. A model with failing windows is repaired once; a certified one is verified by
-    dense attention, and kept with its certificate. A first training that does not get to its end
-    goes on from its weights, with the schedule begun anew, up to three times, unless ``steps`` say
-    how many there are.
+    resumed or skipped. ``options`` are those of ``train``. A model with failing windows is repaired
+    once; a certified one is verified by dense attention, and kept with its certificate. A first
+    training that does not get to its end goes on from its weights, with the schedule begun anew, up
+    to three times, unless ``steps`` say how many there are.
     """
     work = Work.of(options)
-    task = plugins.by_name("task", task)
     choices = {**options, "seed": seed}
     once = planned(task, **choices)
     if (why := hopeless(once)) is not None:
         raise why
-    root = Path(folder) if folder else runs_root() / "certified"
-    stem, is_once = root / _stem(task, choices), "steps" in choices
-    run = _trained_twice(stem, once, _decidable(once), is_once, on_step, work)
+    stem = (Path(folder) if folder else runs_root() / "certified") / _stem(once.task, choices)
+    rounds = 1 if "steps" in choices else ROUNDS
+    run = _trained_twice(stem, once, _decidable(once), rounds, work)
     repaired = stem.with_name(f"{stem.name}-repaired")
     for path in (run.path, repaired):
         with suppress(AbcError):
@@ -102,42 +94,39 @@ def _stem(task: str, options: Mapping[str, Any]) -> str:
     return "-".join(filter(None, parts))
 
 
-def _trained_twice(
-    stem: Path,
-    once: RunConfig,
-    twice: RunConfig,
-    is_once: bool,
-    on_step: Callable[[str, Progress], None],
-    work: Work,
-) -> Run:
+def _trained_twice(stem: Path, once: RunConfig, twice: RunConfig, rounds: int, work: Work) -> Run:
     """The calibrated run next to ``stem``, trained to its end.
 
-    ``is_once``: the first training is not gone on with, however it ended.
+    ``rounds``: first trainings at most.
     """
     first, second = (stem.with_name(f"{stem.name}-{name}") for name in ("vanilla", "calibrated"))
-    with bar(f"{once.task}, seed {once.train.seed}:", work.progress, "%") as update:
+    vanilla = _finished(first, once, work)
+    for number in range(2, rounds + 1):
+        if _interpolates(vanilla) or second.exists():
+            break
+        again = once.model_copy(update={"parent": str(vanilla.path)})
+        vanilla = _finished(first.with_name(f"{first.name}-{number}"), again, work)
+    if (second / "config.json").is_file():
+        twice = twice.as_wide_as(Run.open(second).config)
+    return _finished(second, twice, work, partial(calibrate, vanilla, out=second, **vars(work)))
 
-        def report(stage: str) -> Callback:
-            def step(done: Progress) -> None:
-                seen = "" if done.accuracy is None else f", held-out {100 * done.accuracy:.1f} %"
-                update(100 * done.step // done.steps, 100, stage + seen, bool(seen))
-                on_step(stage, done)
 
-            return step
+def _finished(
+    folder: Path, config: RunConfig, work: Work, make: Callable[[], Run] | None = None
+) -> Run:
+    """The run in ``folder``, trained to its end: kept, gone on with, or made.
 
-        training = replace(work, on_step=report("training"), progress=False)
-        retraining = replace(training, on_step=report("retraining"))
-        vanilla = finished(first, partial(train_new, once, first, training), training, once)
-        for number in range(2, ROUNDS + 1):
-            if _interpolates(vanilla) or is_once or second.exists():
-                break
-            folder = first.with_name(f"{first.name}-{number}")
-            config = once.model_copy(update={"parent": str(vanilla.path)})
-            vanilla = finished(folder, partial(train_new, config, folder, training), training, once)
-        again = partial(calibrate, vanilla, out=second, **vars(retraining))
-        if (second / "config.json").is_file():
-            twice = twice.as_wide_as(Run.open(second).config)
-        return finished(second, again, retraining, twice)
+    ``make``: by default a first training. ``UsageError`` if it is of another configuration.
+    """
+    if not (folder / "config.json").is_file():
+        return make() if make else train_run(Run.create(config, folder), work)
+    run = Run.open(folder)
+    if other := run.config.difference(config):
+        raise UsageError(
+            f"{folder} holds a run of another configuration ({other}): name another folder, or "
+            "remove it"
+        )
+    return run if run.result is not None else train_run(run, work)
 
 
 def _interpolates(vanilla: Run) -> bool:

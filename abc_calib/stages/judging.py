@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abc_calib import plugins
-from abc_calib.config import (
-    CertifyOptions,
-    EvaluateOptions,
-    StressOptions,
-    TaskOptions,
-    build,
-)
+from abc_calib.config import CertifyOptions, EvaluateOptions, StressOptions, TaskOptions, build
 from abc_calib.errors import Interrupted, OptionError, UsageError
 from abc_calib.evaluation import Evaluator, Prediction, Row
 from abc_calib.evaluation import evaluate as exact_match_rows
@@ -44,8 +38,6 @@ if TYPE_CHECKING:
 
 AnyRun = Run | Path | str | None
 """A run, its folder or its name; None for the latest one."""
-opened = Run.open
-"""The run, whichever way it is named."""
 
 
 def ignore(*_: Any) -> None:
@@ -53,10 +45,7 @@ def ignore(*_: Any) -> None:
 
 
 def check_task(
-    task: str | type[Task],
-    *,
-    options: TaskOptions | None = None,
-    **keywords: Any,
+    task: str | type[Task], *, options: TaskOptions | None = None, **keywords: Any
 ) -> Outlook:
     """Say whether a model on lines can do a task, and what it would see; in seconds, untrained.
 
@@ -224,10 +213,7 @@ FAR = 50
 
 
 def export_lines(
-    run: AnyRun,
-    lengths: Sequence[Size] | None = None,
-    *,
-    out: Path | str | None = None,
+    run: AnyRun, lengths: Sequence[Size] | None = None, *, out: Path | str | None = None
 ) -> Path:
     """Write the biases of a calibrated run into an npz file, one array a length, site and layer.
 

@@ -5,25 +5,20 @@ from __future__ import annotations
 import shlex
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from abc_calib import plugins
-from abc_calib.config import (
-    RecipeOptions,
-    RunConfig,
-    TaskOptions,
-    take,
-)
+from abc_calib.config import RecipeOptions, RunConfig, TaskOptions, take
 from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
 from abc_calib.proof.outlook import Hopeless, look_ahead
 from abc_calib.runs import Run
-from abc_calib.stages.judging import AnyRun, ignore
-from abc_calib.stages.running import Work, take_work, train_run
+from abc_calib.stages.judging import AnyRun
+from abc_calib.stages.running import Work, train_run
 from abc_calib.training.plan import plan_training
 from tasks import Task
 
@@ -34,7 +29,6 @@ def train(
     task_options: Mapping[str, int | str | None] | None = None,
     finetune: AnyRun = None,
     out: Path | str | None = None,
-    on_start: Callable[[Run], None] = ignore,
     **options: Any,
 ) -> Run:
     """Train a vanilla model on short problems until it interpolates.
@@ -44,16 +38,16 @@ def train(
     (``TransformerOptions``, ``DecoderOptions`` or ``RecurrentOptions``). A ``task`` of one's own is
     given as its class, and so are the schemes of positions. ``task_options`` go to
     ``tasks.get_task``, as ``data`` does. ``finetune``: start from the
-    weights of this run, not from fresh ones. ``on_start`` is called with the run once its folder is
-    there. Raises ``UsageError`` for an unknown task, preset, device or option before anything is
-    written, and ``Interrupted`` on Ctrl-C with a checkpoint saved.
+    weights of this run, not from fresh ones. Raises ``UsageError`` for an unknown task, preset,
+    device or option before anything is written, and ``Interrupted`` on Ctrl-C with a checkpoint
+    saved.
     """
     work = Work.of(options)
     start = None if finetune is None else Run.open(finetune)
     config = planned(task, finetune=start, task_options=task_options, **options)
     if (why := hopeless(config)) is not None:
         warnings.warn(f"{why} (abc check-task)", AbcWarning, stacklevel=3)
-    return train_new(config, out, work, on_start)
+    return train_run(Run.create(config, out), work)
 
 
 def hopeless(config: RunConfig) -> Hopeless | None:
@@ -78,24 +72,12 @@ def planned(task: str | type[Task], **options: Any) -> RunConfig:
     )
 
 
-def train_new(
-    config: RunConfig,
-    out: Path | str | None,
-    work: Work,
-    on_start: Callable[[Run], None] = ignore,
-) -> Run:
-    """A new run of a first training's configuration, trained to its end."""
-    run = Run.create(config, out)
-    on_start(run)
-    return train_run(run, work)
-
-
 def retrain(run: AnyRun = None, **work: Any) -> Run:
     """Train the model of a run that was calibrated without retraining; ``work`` as of ``train``."""
     run = Run.open(run)
     if run.config.stage != "calibrated":
         raise UsageError(f"{run} is not calibrated: abc calibrate {shlex.quote(str(run))}")
-    return train_run(run, take_work(work))
+    return train_run(run, Work.of(work, alone=True))
 
 
 def repair(
@@ -108,7 +90,7 @@ def repair(
     step on. A run that is certified is given back as it is. ``work`` as of ``train``. Raises
     ``AbcError`` where a model's windows cannot be enumerated or fail in longer problems only.
     """
-    how, opened = take_work(work), Run.open(run)
+    how, opened = Work.of(work, alone=True), Run.open(run)
     opened.check()
     only_ours(opened, "abc repair")
     before = decide(opened, opened.load_model(), minutes).certificate

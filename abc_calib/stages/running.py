@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from abc_calib.calibration.pipeline import Deciding
-from abc_calib.config import RunConfig
 from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.files import locked
 from abc_calib.nn.base import Model, resolve_device
@@ -39,10 +38,17 @@ class Work:
     track: Track = None
 
     @classmethod
-    def of(cls, keywords: dict[str, Any]) -> Work:
-        """Take it out of keywords; ``UsageError`` for a device or tracker that is not there."""
-        names = [field.name for field in fields(cls) if field.name in keywords]
-        work = cls(**{name: keywords.pop(name) for name in names})
+    def of(cls, keywords: dict[str, Any], alone: bool = False) -> Work:
+        """Take it out of keywords; ``UsageError`` for a device or tracker that is not there.
+
+        ``alone``: for anything that is left, too.
+        """
+        names = [field.name for field in fields(cls)]
+        work = cls(**{name: keywords.pop(name) for name in names if name in keywords})
+        if alone and keywords:
+            raise UsageError(
+                f"unknown option {next(iter(keywords))!r}: choose among {', '.join(names)}"
+            )
         resolve_device(work.device)
         tracker_of(work.track)
         return work
@@ -168,31 +174,4 @@ def resume(run: AnyRun = None, **work: Any) -> Run:
     run = Run.open(run)
     if run.result is not None:
         raise UsageError(f"{run} has finished training: there is nothing to resume")
-    return train_run(run, take_work(work))
-
-
-def finished(
-    folder: Path, make: Callable[[], Run], work: Work, expected: RunConfig | None = None
-) -> Run:
-    """The run in ``folder``, trained to its end: kept, gone on with, or made.
-
-    ``UsageError`` if it is not of the configuration that is ``expected``.
-    """
-    if not (folder / "config.json").is_file():
-        return make()
-    run = Run.open(folder)
-    if expected is not None and (other := run.config.difference(expected)):
-        raise UsageError(
-            f"{folder} holds a run of another configuration ({other}): name another folder, or "
-            "remove it"
-        )
-    return run if run.result is not None else train_run(run, work)
-
-
-def take_work(keywords: dict[str, Any]) -> Work:
-    """The ``Work`` of keywords, of which none may be left."""
-    work = Work.of(keywords)
-    if keywords:
-        names = ", ".join(field.name for field in fields(Work))
-        raise UsageError(f"unknown option {next(iter(keywords))!r}: choose among {names}")
-    return work
+    return train_run(run, Work.of(work, alone=True))

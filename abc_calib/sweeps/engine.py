@@ -14,7 +14,7 @@ from abc_calib.config import WorkOptions, build
 from abc_calib.errors import AbcError, Interrupted
 from abc_calib.nn.base import resolve_device
 from abc_calib.stopping import like_interrupts
-from abc_calib.sweeps.jobs import Job, check_jobs, share_of, with_parents
+from abc_calib.sweeps.jobs import Job, share_of, with_parents
 from abc_calib.sweeps.workers import attempt, last_line, packed, workers
 from abc_calib.version import __version__
 
@@ -33,66 +33,61 @@ class Outcome:
 
     job: Job
     state: State
-    seconds: float = 0.0
     reason: str = ""
-
-
-@dataclass
-class Running:
-    """A job at work."""
-
-    job: Job
-    log: Path
-    future: Future[float]
-
-    @property
-    def last_line(self) -> str:
-        """The last line that it wrote."""
-        return last_line(self.log)
-
-    def outcome(self) -> Outcome:
-        """How it has ended."""
-        try:
-            return Outcome(self.job, "done", self.future.result())
-        except CancelledError:
-            raise AbcError(
-                "the scheduler does not answer any more: start it again; the same command goes on"
-            ) from None
-        except Exception as error:  # of its machine: whatever it is, other jobs go on
-            reason = str(error) if isinstance(error, AbcError) else f"its worker failed: {error!r}"
-            return Outcome(self.job, "failed", reason=" ".join(reason.split())[:500])
 
 
 @dataclass
 class Progress:
     """Where a sweep stands: the jobs that wait, those at work, and how the others ended."""
 
+    root: Path
     on_change: OnChange
-    total: int
-    waiting: list[Job] = field(default_factory=list)
-    running: list[Running] = field(default_factory=list)
+    waiting: dict[str, Job]
+    running: dict[Future[None], Job] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list)
-    states: dict[str, State] = field(default_factory=dict)
 
-    def end(self, outcome: Outcome) -> None:
+    def __post_init__(self) -> None:
+        self.total = len(self.waiting)
+
+    @property
+    def last_lines(self) -> list[str]:
+        """What each job at work wrote last, behind its task."""
+        return [f"{job.task}: {last_line(self.root / job.key)}" for job in self.running.values()]
+
+    def end(self, job: Job, state: State, reason: str = "") -> None:
         """Note how a job ended."""
-        self.outcomes.append(outcome)
-        self.states[outcome.job.key] = outcome.state
+        self.waiting.pop(job.key, None)
+        self.outcomes.append(outcome := Outcome(job, state, " ".join(reason.split())[:500]))
         self.on_change(self, outcome)
 
     def ready(self) -> list[Job]:
         """Return the jobs that can be started; those whose first training failed are ended."""
-        ready, waiting = [], []
-        for job in self.waiting:
-            state = "done" if job.parent is None else self.states.get(job.parent.key)
-            if job.parent is None or state is None or state in COMPLETE:
-                waiting.append(job)
-                ready += [job] if state else []
-            else:
-                reason = f"its first training failed: {job.parent.key}"
-                self.end(Outcome(job, "blocked", reason=reason))
-        self.waiting = waiting
+        states = {outcome.job.key: outcome.state for outcome in self.outcomes}
+        ready = []
+        for job in [*self.waiting.values()]:
+            state = states.get(job.parent.key) if job.parent else "done"
+            if state in COMPLETE:
+                ready.append(job)
+            elif state is not None and job.parent:
+                self.end(job, "blocked", f"its first training failed: {job.parent.key}")
         return ready
+
+    def collect(self) -> None:
+        """Note how the jobs ended that are no longer at work."""
+        for future in [future for future in self.running if future.done()]:
+            job = self.running.pop(future)
+            try:
+                future.result()
+                self.end(job, "done")
+            except CancelledError:
+                raise AbcError(
+                    "the scheduler does not answer any more: start it again; the same command "
+                    "goes on"
+                ) from None
+            except AbcError as error:
+                self.end(job, "failed", str(error))
+            except Exception as error:  # of its machine: whatever it is, other jobs go on
+                self.end(job, "failed", f"its worker failed: {error!r}")
 
 
 OnChange = Callable[[Progress, Outcome | None], None]
@@ -116,46 +111,33 @@ def run_jobs(
     """
     options = work or build(WorkOptions, **keywords)
     resolve_device(device)
-    check_jobs(jobs)
     chosen = with_parents(share_of(jobs, *options.share) if options.share else jobs)
-    progress = Progress(on_change, len(chosen))
+    progress = Progress(root, on_change, {job.key: job for job in chosen})
     deadline = time.perf_counter() + 60 * (options.budget or math.inf)
     for job in chosen:
-        if outcome := already(job, root):
-            progress.end(outcome)
-        else:
-            progress.waiting.append(job)
+        try:
+            if job.complete(root):
+                progress.end(job, "kept")
+        except AbcError as error:
+            progress.end(job, "failed", str(error))
     if not progress.waiting:
         return progress.outcomes
     try:
         with like_interrupts(), workers(options, root) as (executor, count, sign):
             while progress.waiting or progress.running:
-                ready = progress.ready()
                 if time.perf_counter() > deadline:
-                    for job in progress.waiting:
-                        progress.end(Outcome(job, "missing", reason="no time left to start it"))
-                    ready = progress.waiting = []
-                for job in ready[: count - len(progress.running)]:
-                    progress.waiting.remove(job)
+                    for job in [*progress.waiting.values()]:
+                        progress.end(job, "missing", "no time left to start it")
+                for job in progress.ready()[: count - len(progress.running)]:
+                    del progress.waiting[job.key]
                     call = packed(job), root / job.key, device, sign, __version__
-                    future = executor.submit(attempt, *call)
-                    progress.running.append(Running(job, root / job.key / "log.txt", future))
+                    progress.running[executor.submit(attempt, *call)] = job
                 on_change(progress, None)
-                wait([job.future for job in progress.running], POLL_SECONDS, FIRST_COMPLETED)
-                for running in [job for job in progress.running if job.future.done()]:
-                    progress.running.remove(running)
-                    progress.end(running.outcome())
+                wait(progress.running, POLL_SECONDS, FIRST_COMPLETED)
+                progress.collect()
     except KeyboardInterrupt:
         complete = sum(outcome.state in COMPLETE for outcome in progress.outcomes)
         raise Interrupted(
             f"stopped with {complete} of {progress.total} jobs complete; the same command goes on"
         ) from None
     return progress.outcomes
-
-
-def already(job: Job, root: Path) -> Outcome | None:
-    """How a job has ended before anything runs, if it has."""
-    try:
-        return Outcome(job, "kept") if job.complete(root) else None
-    except AbcError as error:
-        return Outcome(job, "failed", reason=str(error))

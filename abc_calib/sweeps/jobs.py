@@ -189,21 +189,6 @@ def share_of(jobs: Sequence[Job], number: int, of: int) -> list[Job]:
     return [job for job in jobs if share[(job.parent or job).key] == number]
 
 
-def check_jobs(jobs: Iterable[Job]) -> None:
-    """Raise ``UsageError`` or ``TaskError`` for what would stop one of them later.
-
-    Those that differ in their seed alone are possible or not alike, and checked once.
-    """
-    seen: set[str] = set()
-    for job in jobs:
-        chosen = job.config.chosen
-        chosen["train"]["seed"] = 0
-        shape = json.dumps([chosen, [test.model_dump() for test in job.tests]], sort_keys=True)
-        if shape not in seen:
-            seen.add(shape)
-            job.check()
-
-
 def jobs_root(name: str | None = None) -> Path:
     """Where jobs lie: in the folder of that name, or in ``jobs`` in the folder of the runs."""
     return runs_root() / "jobs" if name is None else Path(name)

@@ -19,7 +19,7 @@ import pandas as pd
 
 from abc_calib.errors import UsageError
 from abc_calib.evaluation import SequenceRow
-from abc_calib.files import make_folder, write_text
+from abc_calib.files import make_folder
 from abc_calib.sweeps.engine import Outcome
 from abc_calib.sweeps.jobs import Job, with_parents
 
@@ -86,14 +86,9 @@ def _plain(value: Any) -> Any:
 
 
 def check_writable(path: Path) -> None:
-    """``UsageError`` unless a table can be written there."""
+    """Make the folder of a table; ``UsageError`` unless one can be written there."""
     if path.suffix.lower() != ".csv":
         raise UsageError(f"{path}: results cannot be written as {path.suffix!r}: choose .csv")
     if os.path.lexists(path) and not path.is_file():
         raise UsageError(f"{path} is not a file: name another one for the results")
-
-
-def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write ``table`` as CSV."""
     make_folder(path.parent, path)
-    write_text(path, table.to_csv(index=False))

@@ -8,6 +8,7 @@ all, ``[grid]`` values of options, every one with every other, and each ``[[jobs
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections import Counter
@@ -23,7 +24,7 @@ from abc_calib.config.commands import LARGEST_SEED, LONGEST, MOST_SAMPLES
 from abc_calib.config.options import Word
 from abc_calib.errors import UsageError
 from abc_calib.files import read_text
-from abc_calib.sweeps.jobs import Job, Test, check_jobs
+from abc_calib.sweeps.jobs import Job, Test
 
 CALIBRATION = "calibrate."
 MOST_JOBS = 10_000
@@ -98,21 +99,26 @@ def read_sweep(path: Path) -> list[Job]:
     """
     try:
         data = tomllib.loads(read_text(path, MOST_BYTES))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
-    except RecursionError:
-        raise UsageError(f"{path} is nested too deeply: tables of tables are enough") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
+    except (OSError, RecursionError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be read as TOML ({reason}): mend it") from None
     try:
         jobs = [*expand(build(SweepFile, **data))]
-        check_jobs(jobs)
+        for job in {_without_seed(job): job for job in jobs}.values():
+            job.check()
         key, count = Counter(job.key for job in jobs).most_common(1)[0]
         if count > 1:
             raise UsageError(f"two jobs have the key {key}: leave one out, or change its options")
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     return sorted(jobs, key=lambda job: (job.parent or job).config.train.seed)
+
+
+def _without_seed(job: Job) -> str:
+    """A job as text, but for its seed: those that differ in it alone are possible, or none is."""
+    chosen = job.config.chosen
+    chosen["train"]["seed"] = 0
+    return json.dumps([chosen, [test.model_dump() for test in job.tests]], sort_keys=True)
 
 
 def expand(file: SweepFile) -> Iterator[Job]:

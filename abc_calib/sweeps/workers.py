@@ -7,7 +7,6 @@ stop.
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ import torch
 from abc_calib import plugins, stages
 from abc_calib.config import WorkOptions
 from abc_calib.errors import AbcError, Interrupted, UsageError
-from abc_calib.files import locked, make_folder
+from abc_calib.files import locked, make_folder, write_text
 from abc_calib.runs import Run
 from abc_calib.stages import Work
 from abc_calib.stopping import like_interrupts
@@ -40,7 +39,7 @@ CONNECT_SECONDS = 10
 PATIENCE_SECONDS = 60.0
 """How long a stopped process may take to save its checkpoint."""
 POLL_SECONDS = 0.1
-DEVICES = "CUDA_VISIBLE_DEVICES"
+LOG = "log.txt"
 
 
 @contextmanager
@@ -49,29 +48,25 @@ def workers(options: WorkOptions, root: Path) -> Iterator[tuple[Executor, int, P
 
     In the end those at work save and leave. ``AbcError`` if there are none.
     """
-    sign = root / f".sweep-{uuid.uuid4()}"
     make_folder(root)
-    try:
-        sign.touch()
-    except OSError as error:
-        raise AbcError(f"cannot write in {root} ({error.strerror})") from None
-    with ExitStack() as stack:
-        stack.callback(sign.unlink, missing_ok=True)
-        pool: Executor
-        if options.scheduler is None:
-            threads = options.workers or os.cpu_count() or 1
-            pool = stack.enter_context(ThreadPoolExecutor(threads))
-        else:
-            client = stack.enter_context(_client(options.scheduler))
-            threads = sum(client.nthreads().values())
-            pool = client.get_executor(pure=False)
-        stack.callback(sign.unlink, missing_ok=True)  # before the executor waits for its jobs
-        yield pool, min(threads, options.workers or threads), sign
+    sign = root / f".sweep-{uuid.uuid4()}"
+    with _executor(options) as (executor, count):
+        try:
+            write_text(sign, "")
+            yield executor, count, sign
+        finally:
+            sign.unlink(missing_ok=True)  # before the executor waits for its jobs
 
 
 @contextmanager
-def _client(address: str) -> Iterator[Any]:
-    """The client of a Dask scheduler that has workers."""
+def _executor(options: WorkOptions) -> Iterator[tuple[Executor, int]]:
+    """Open an executor of this machine, or of a Dask scheduler that has workers."""
+    address = options.scheduler
+    if address is None:
+        count = options.workers or os.cpu_count() or 1
+        with ThreadPoolExecutor(count) as pool:
+            yield pool, count
+        return
     if find_spec("distributed") is None:
         raise UsageError("--scheduler needs Dask: pip install 'abc-calib[cluster]'")
     from distributed import Client
@@ -87,55 +82,50 @@ def _client(address: str) -> Iterator[Any]:
             f"seconds ({reason}): start one with `dask scheduler`, or name its address"
         ) from None
     with client:
-        if not client.nthreads():
+        threads = sum(client.nthreads().values())
+        if not threads:
             raise AbcError(
                 f"the scheduler at {address} has no workers: start some with "
                 f"`dask worker {address}`"
             )
-        yield client
+        yield client.get_executor(pure=False), min(threads, options.workers or threads)
 
 
-def wrong_here(sign: Path, version: str) -> str:
-    """Return what keeps this worker from a sweep of that version; empty if nothing."""
-    if version != __version__:
-        return f"has version {__version__} of this program, not {version}: install the same"
-    if not sign.is_file():
-        return f"does not see {sign.parent}: name a folder with --jobs that every worker sees"
-    return ""
-
-
-def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -> float:
-    """Run a job in a process, to its end or until ``sign`` is gone; gives the seconds.
+def attempt(payload: str, folder: Path, device: str, sign: Path, version: str) -> None:
+    """Run a job in a process, to its end or until ``sign`` is gone.
 
     What it writes is added to ``log.txt`` in ``folder``. ``AbcError`` says how it failed.
     """
-    if wrong := wrong_here(sign, version):
-        raise AbcError(f"this worker {wrong}")
-    begun, log = time.perf_counter(), folder / "log.txt"
+    if version != __version__:
+        raise AbcError(f"this worker has version {__version__}, not {version}: install the same")
+    if not sign.is_file():
+        raise AbcError(
+            f"this worker does not see {sign.parent}: name a folder with --jobs that every worker "
+            "sees"
+        )
     command = [sys.executable, "-P", "-m", __name__, str(folder.parent), device, str(sign)]
     path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
-    env = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    env |= own_gpu(device, next(_numbers))
-    how: dict[str, Any] = {"stderr": subprocess.STDOUT, "env": os.environ | env, "text": True}
+    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    how: dict[str, Any] = {"stderr": subprocess.STDOUT, "env": env, "text": True}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as file:  # in a session of its own, Ctrl-C reaches it once, by the sign
+        with (folder / LOG).open("a") as file:
+            # in a session of its own, Ctrl-C reaches it once, by the sign
             process = subprocess.run(
                 command, input=payload, stdout=file, start_new_session=True, check=False, **how
             )
     except OSError as error:
         raise AbcError(f"cannot start a job in {folder} ({error.strerror})") from None
     if code := process.returncode:
-        ended = last_line(log).removeprefix("error: ") or f"exit code {code}"
+        ended = last_line(folder).removeprefix("error: ") or f"exit code {code}"
         if code < 0:
             ended = f"killed by {signal.Signals(-code).name}"
-        raise AbcError(f"{ended} (log: {log})")
-    return time.perf_counter() - begun
+        raise AbcError(f"{ended} (log: {folder / LOG})")
 
 
 def packed(job: Job) -> str:
     """A job as its process gets it, with the content of the plugins that are loaded here."""
-    files = {str(p.path): p.content.decode("latin-1") for p in plugins.loaded()}
+    files = {str(p.path): p.content.decode("latin-1") for p in plugins.PLUGINS.values()}
     return json.dumps({"job": job.model_dump(), "plugins": files})
 
 
@@ -147,29 +137,15 @@ def unpacked(payload: str) -> Job:
     return Job(**content["job"])
 
 
-def last_line(log: Path) -> str:
-    """The last line of a log; empty where it cannot be read."""
+def last_line(folder: Path) -> str:
+    """The last line of a job's log; empty where it cannot be read."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 4000))
+        with (folder / LOG).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4000))
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-_numbers = itertools.count()
-
-
-def own_gpu(device: str, number: int) -> dict[str, str]:
-    """Return the environment that shows job ``number`` one GPU alone, for ``--device cuda``."""
-    if device != "cuda":
-        return {}
-    if (listed := os.environ.get(DEVICES)) is not None:
-        visible = [name for name in listed.split(",") if name]
-    else:
-        visible = [str(gpu) for gpu in range(torch.cuda.device_count())]
-    return {DEVICES: visible[number % len(visible)]} if len(visible) > 1 else {}
 
 
 # In the process of a job. Exit codes are those of the commands: 1 for a failure, 2 for what is not
@@ -191,20 +167,17 @@ def ensure(job: Job, root: Path, device: str = "auto", progress: bool | None = N
 def _trained(job: Job, root: Path, work: Work) -> Run:
     """The job's run, trained to its end: kept, gone on with, or made."""
     folder = root / job.key / "run"
-    job.run(root)  # refused if it is of another configuration
-
-    def make() -> Run:
-        if job.parent is None:
-            return stages.train_new(job.config, folder, work)
-        first = job.parent.run(root)
-        if first is None or first.result is None:
-            raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
-        options: dict[str, Any] = vars(work) | (job.calibrate or {})
-        return stages.calibrate(
-            first, out=folder, on_check=lambda check: print(check.text, flush=True), **options
-        )
-
-    return stages.finished(folder, make, work)
+    if (run := job.run(root)) is not None:
+        return run if run.result is not None else stages.train_run(run, work)
+    if job.parent is None:
+        return stages.train_run(Run.create(job.config, folder), work)
+    first = job.parent.run(root)
+    if first is None or first.result is None:
+        raise AbcError(f"the first training {job.parent.key} is not there: run the sweep again")
+    options: dict[str, Any] = vars(work) | (job.calibrate or {})
+    return stages.calibrate(
+        first, out=folder, on_check=lambda check: print(check.text, flush=True), **options
+    )
 
 
 def _stop_with_sweep(sign: Path, parent: int) -> None:
