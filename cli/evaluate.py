@@ -36,9 +36,9 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
         by_set.setdefault(row.set, []).append(row)
     records = [row.as_dict() for row in rows]
     task, config = opened_run.task, opened_run.config
-    about = f"{config.task}, {STAGES[config.stage]}"
+    about = f"{config.task} {STAGES[config.stage]}"
     title = f"{opened_run}: {about}, trained on at most {config.train.length} {task.unit}"
-    caption, label = f"Exact match in percent of {about}, by length", opened_run.path.resolve().name
+    caption, label = f"Exact match in percent by length, {about}", opened_run.path.resolve().name
     words = [row for row in rows if isinstance(row, SequenceRow)]
     return Result(
         {"run": str(opened_run), "task": config.task, "rows": records},

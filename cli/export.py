@@ -54,8 +54,8 @@ def curves(runs: Runs, options: DrawOptions, labels: Labels = None, out: Folder 
 
     folder = out or runs_root() / "figures"
     paths = abc.curves(runs, folder, labels=labels, **options.model_dump())
-    names, remark = [str(path) for path in paths], f"{counted(len(runs), 'runs')} in one figure"
-    return Result({"files": names}, names, [remark], table(runs, labels))
+    names = [str(path) for path in paths]
+    return Result({"files": names}, names, table=table(runs, labels))
 
 
 Names = Annotated[
@@ -88,7 +88,9 @@ def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
     runs = [abc.Run.open(name) for name in run] if run else [abc.Run.open(None)]
     folder = runs[0].path if len(runs) == 1 else runs_root()
     with bar("making the page", None, "runs") as update:
-        path = write_page(runs, out or folder / "report.html", on_run=update)
+        path = write_page(
+            runs, out or folder / "report.html", on_run=lambda *now: update(*now, True)
+        )
     if open_ and typer.launch(path.resolve().as_uri()) != 0:
         say(f"no browser was found: open {path} yourself")
     return Result({"runs": [*map(str, runs)], "file": str(path)}, [str(path)])

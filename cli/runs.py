@@ -162,9 +162,13 @@ def check_task(names: Names, options: TaskOptions) -> Result:
     if name.endswith(".py") and not files:
         files, name = [name], ""
     for file in files:
-        contents = [x for x in abc.load_plugin(file) if x in TASKS]
+        classes = abc.load_plugin(file)
+        contents = [x for x in classes if x in TASKS]
         if name not in contents:
             hint = f"name a task of this file: {' or '.join(contents) or 'it has none'}"
+            if name in classes:
+                trial = f"abc train TASK --scheme {name} --steps 1 --plugin {typed(file)}"
+                hint = f"{name} is a scheme; try it: {trial}"
             raise UsageError(f"abc check-task {' '.join(names)}: {hint}")
     report = abc.check_task(name, options=options)
     return Result(asdict(report), report.text)

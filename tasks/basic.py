@@ -12,7 +12,7 @@ from tasks.ragged import Ragged, Rng
 
 
 class Successor(Arithmetic):
-    """The next number: ``199 -> 200``, of which the model writes ``0 0 2``."""
+    """The next number: ``199 -> 200``, written ``0 0 2``."""
 
     name = "successor"
 
@@ -29,7 +29,7 @@ class Successor(Arithmetic):
 
 
 class Addition(Arithmetic):
-    """The sum: ``999+1 -> 1000``, of which the model writes ``0 0 0 1``."""
+    """The sum: ``999+1 -> 1000``, written ``0 0 0 1``."""
 
     name = "addition"
     operator = "+"
@@ -105,7 +105,7 @@ class Multiplication(Arithmetic):
 
 
 class Parity(Arithmetic):
-    """Whether the number of ones is odd: ``1011 -> 1``, for which the model writes ``1 0 0 1``.
+    """Whether the number of ones is odd: ``1011 -> 1``, written ``1 0 0 1``.
 
     These are the running parities from the last bit to the first (paper, section 3.2); the last
     one is the answer.
@@ -138,7 +138,7 @@ class Parity(Arithmetic):
 
 
 class Subtraction(Arithmetic):
-    """A number minus one that is not larger: ``502-7 -> 495``, of which the model writes ``5 9 4``.
+    """A number minus one that is not larger: ``502-7 -> 495``, written ``5 9 4``.
 
     The answer is as wide as the wider operand: ``502-499`` is written ``3 0 0``.
     """

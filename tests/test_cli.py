@@ -241,7 +241,8 @@ def test_an_evaluation_shows_its_progress_if_asked_to_and_keeps_its_rows(tiny, c
     stages.evaluate(tiny.calibrated, [3], samples=5)
     assert capsys.readouterr().err == ""
     stages.evaluate(tiny.calibrated, [3], samples=5, progress=True)
-    assert capsys.readouterr().err == "evaluating 1/1 random, 3 digits\n"
+    line = "evaluating successor after calibration 1/1 random, 3 digits\n"
+    assert capsys.readouterr().err == line
 
     def stop(row):
         if row.length == 2:

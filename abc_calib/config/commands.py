@@ -22,8 +22,11 @@ SIZE = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})")
 
 def _size(value: Any, whole: ValidatorFunctionWrapHandler) -> int | tuple[int, int]:
     """A length, or digits and rows: ``20x15`` as a pair."""
-    if isinstance(value, str) and (size := SIZE.fullmatch(value)):
-        return int(size[1]), int(size[2])
+    if isinstance(value, str):
+        if size := SIZE.fullmatch(value):
+            return int(size[1]), int(size[2])
+        if not value.isdecimal() or value == "0":
+            raise ValueError("give lengths from 1 on with commas between, as in 6,50")
     if isinstance(value, tuple) and len(value) == 2:
         return whole(value[0]), whole(value[1])
     return whole(value)
@@ -202,6 +205,7 @@ class DrawOptions(LookOptions):
     format: tuple[Literal["pdf", "svg", "png"], ...] = option(
         ("pdf",), "pdf, svg or png; several with commas.", min_length=1
     )
+    title: bool = option(True, "Titles, and notes below an axis.")
 
     _formats = csv_field("format")
 
@@ -221,7 +225,6 @@ class FigureOptions(DrawOptions):
     panel: Literal["attention", "fit", "bias"] | None = option(
         None, "Of a calibrated run, only these panels: attention, fit or bias."
     )
-    title: bool = option(True, "Titles: of the figure, and of a panel that is drawn alone.")
 
     _sites = csv_field("sites")
 

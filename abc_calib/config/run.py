@@ -119,7 +119,7 @@ def load_config(path: Path) -> RunConfig:
     try:
         data = read_json(path)
     except (OSError, ValueError) as error:
-        raise AbcError(f"{path} cannot be read ({error}): train again") from None
+        raise AbcError(f"{path} cannot be read ({error}): put it back, or train again") from None
     version = data.get("format_version") if isinstance(data, dict) else None
     if version != FORMAT_VERSION:
         raise AbcError(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import re
 import sys
 import traceback
 import warnings
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from abc_calib.errors import AbcWarning, UsageError
@@ -143,10 +144,17 @@ def described(error: BaseException) -> str:
 
 def blamed(error: BaseException) -> str:
     """Where in a plugin an error was raised, in one line; empty if it was not in one."""
-    for plugin in PLUGINS.values():
-        if line := _line(error, str(plugin.path)):
+    for module, plugin in PLUGINS.items():
+        if line := _line(error, str(plugin.path)) or _method_line(error, sys.modules[module]):
             return f"{plugin.path.name}, line {line}: {in_words(error)}"
     return ""
+
+
+def _method_line(error: BaseException, module: ModuleType) -> int | None:
+    """Where the method of a module begins that was called with other arguments than it takes."""
+    called = re.match(r"(\w+)\.(\w+)\(\)", str(error))
+    method = called and vars(getattr(module, called[1], object)).get(called[2])
+    return method.__code__.co_firstlineno if isinstance(method, FunctionType) else None
 
 
 def _line(error: BaseException, file: str) -> int | None:

@@ -37,21 +37,26 @@ class Hopeless(UsageError):
 class Outlook:
     """What is known of a task before a training.
 
-    ``states`` of its rule; ``columns`` before one that tell what it writes.
+    ``states`` of its rule, None without one; ``columns`` before one that tell what it writes.
 
     ``windows``: how many different ones a model on the fewest lines sees, and ``tokens``, what the
     largest kind of them shows; None where that was not counted.
     """
 
     task: str
-    states: int
-    columns: int
-    windows: int | None
-    tokens: tuple[str, ...]
+    states: int | None = None
+    columns: int = 0
+    windows: int | None = None
+    tokens: tuple[str, ...] = ()
 
     @property
     def text(self) -> list[str]:
         """The same in sentences."""
+        if self.states is None:
+            return [
+                f"{self.task} can be trained, calibrated and evaluated, but not certified: it has "
+                "no rule, since its class says no step (docs/rules.md)"
+            ]
         before = f"the {self.columns} columns" if self.columns > 1 else "the column"
         columns = f"that column and {before} before it" if self.columns else "that column alone"
         sentences = [
@@ -69,17 +74,14 @@ class Outlook:
 def look_ahead(task: Task) -> Outlook:
     """What can be said of a task before a training, by its default data.
 
-    ``UsageError`` where it has no rule, or answers by code of its own; ``Hopeless`` where no
+    ``UsageError`` where it answers by code of its own; ``Hopeless`` where no
     window tells what is written, where a row that it may write has no next one, or where there are
     too many windows.
     """
     data = make_data(task, build(TrainOptions, length=task.train_length, sampling=task.sampling))
     options: Any = task
     if (rule := task.rule()) is None:
-        raise UsageError(
-            f"{task.name} has no rule, since its class says no step (docs/rules.md): it can be "
-            "trained and evaluated, but not certified"
-        )
+        return Outlook(task.name)
     try:
         check_allowed(options.rule_task, rule)
     except Undecided as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -37,18 +38,17 @@ def accuracy(run: Run) -> list[dict[str, Any]]:
 def about(run: Run) -> dict[str, Any]:
     """Return what tells a run from others: task, position scheme, stage, seed and folder.
 
-    The scheme of a calibrated run is that of its first training.
+    The scheme of a calibrated run is that of its first training, None where that is gone.
     """
     config = run.config
-    try:
-        first = Run.open(config.parent).config if config.parent else config
-    except AbcError:  # the first run is gone
-        first = config
+    first = config if config.stage == "vanilla" else None
+    with contextlib.suppress(AbcError):
+        first = Run.open(config.parent).config if config.parent else first
     return {
         "task": config.task + ("" if config.base in (None, 10) else f" in base {config.base}"),
-        "scheme": first.model.label,
+        "scheme": first.model.label if first else None,
         "stage": STAGES[config.stage],
-        "seed": f"seed {first.train.seed}",
+        "seed": f"seed {(first or config).train.seed}",
         "name": run.path.resolve().name,
     }
 
@@ -58,9 +58,11 @@ def labels_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
     A folder's name alone tells two runs apart that are alike in all else.
     """
-    parts = ("task", "scheme", "stage", "seed")
+    parts = ["task", "scheme", "stage", "seed"]
+    if len({(run["task"], run["stage"]) for run in runs}) == len(runs):
+        parts = ["task", "stage"]
     differ = [part for part in parts if len({run[part] for run in runs}) > 1] or ["stage"]
-    labels = [", ".join(str(run[part]) for part in differ) for run in runs]
+    labels = [", ".join(run[part] for part in differ if run[part]) for run in runs]
     return [
         f"{label}, {run['name']}" if labels.count(label) > 1 else label
         for label, run in zip(labels, runs, strict=True)
@@ -100,11 +102,14 @@ def series_of(
 def accuracy_series(
     rows_by_name: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> dict[str, list[Point]]:
-    """Return the same as the points of curves."""
-    return {
-        label: [(row["length"], row["accuracy"], row["low"], row["high"]) for row in rows]
-        for label, rows in series_of(rows_by_name).items()
-    }
+    """Return the same as the points of curves; test sets of a run with equal points are one."""
+    curves: dict[tuple[str, tuple[Point, ...]], str] = {}
+    for label, rows in series_of(rows_by_name).items():
+        points = tuple((row["length"], row["accuracy"], row["low"], row["high"]) for row in rows)
+        name, _, kind = label.rpartition(", ")
+        same = curves.get((name, points))
+        curves[name, points] = f"{same} and {kind}" if same else label
+    return {label: [*points] for (_, points), label in curves.items()}
 
 
 def measured(
@@ -157,6 +162,8 @@ def curves(
             unit=f"{opened[0].task.unit}, {problems} problems each",
             width=look.inches,
         )
+        if not look.title:
+            figure.axes[0].set_xlabel(opened[0].task.unit)
         return save_figures(figure, Path(out) / STEM, look.format)
 
 

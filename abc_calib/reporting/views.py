@@ -225,7 +225,7 @@ def _of_source(run: Run, source: str) -> dict[Site, AttentionView]:
     answer = answered(model, data, source)
     tokens, output = answer.tokens(data), answer.symbols(data)
     names = {"encoder": (tokens, tokens), "self": (output, [tokens[0], *output[:-1]])}
-    about = f"attention on {source}, reading its own output (no teacher forcing)"
+    about = f"attention on {source}, greedy decoding"
     return {
         site: AttentionView(
             run.config.task,

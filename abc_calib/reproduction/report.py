@@ -142,12 +142,12 @@ def _legend(target: Target) -> str:
         return f"{text}. Columns are lengths, counted as the task counts them."
     measures = [MEASURES[name] for name in target.measures]
     within = "; ".join(
-        f"{m.label}: {m.tolerance:g}{f' or {100 * m.share:g} %' if m.share else ''}"
+        f"{m.tolerance:g}{f' or {100 * m.share:g} %' if m.share else ''} ({m.label})"
         for m in measures
     )
     return (
-        f"{text}, the paper's number in brackets. {MARKS[AGREES]} {AGREES}: our median is as near "
-        f"as this to the paper's number ({within}). {MARKS[BETTER]} {BETTER}: it is better, in a "
+        f"{text}, the paper's number in brackets. {MARKS[AGREES]} {AGREES}: our median is within "
+        f"{within} of the paper's number. {MARKS[BETTER]} {BETTER}: it is better, in a "
         f"row that the paper proposes. {MARKS[DIFFERS]} {DIFFERS}: it is worse, or better in a row "
         "that the paper compares with. No mark where the paper has no number. Columns are "
         "lengths, counted as the task counts them."

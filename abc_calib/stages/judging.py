@@ -29,6 +29,7 @@ from abc_calib.proof.decide import decide
 from abc_calib.proof.outlook import Outlook, look_ahead
 from abc_calib.runs import Run
 from abc_calib.runs.rows import add_rows, read_rows
+from abc_calib.runs.run import STAGES
 from abc_calib.stopping import uninterrupted
 from abc_calib.text import counted, names
 from tasks import Size, Task
@@ -91,7 +92,8 @@ def evaluate(
     rows: list[Row] = []
     total = sum(len(data.tests_of(kind, sizes)) for kind in kinds if kind in data.tests)
     try:
-        with bar("evaluating", progress, "rows") as update:
+        about = f"{loaded.config.task} {STAGES[loaded.config.stage]}"
+        with bar(f"evaluating {about}", progress, "rows") as update:
 
             def keep(row: Row) -> None:
                 with uninterrupted():

@@ -11,6 +11,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from abc_calib.config import DecoderOptions, TransformerOptions
+from abc_calib.errors import UsageError
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.nn.attend import MASKED, attend, one_key, opened, scored, weights_of
@@ -150,7 +151,16 @@ def bias_of(
         elif view.causal:
             view = replace(view, site="self")
         extra = scheme.score_bias(queries, keys, view)
-        total = total if extra is None else total + extra
+        if extra is not None:
+            shape = (*queries.shape[:3], keys.shape[2])
+            if len(extra.shape) != 4 or any(
+                n not in (1, most) for n, most in zip(extra.shape, shape, strict=True)
+            ):
+                raise UsageError(
+                    f"score_bias gives the shape {(*extra.shape,)}: give batch, heads, queries and "
+                    f"keys, here {shape}, or 1 for any of them"
+                )
+            total = total + extra
     return total.to(queries.dtype), nowhere
 
 
