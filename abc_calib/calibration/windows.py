@@ -64,17 +64,11 @@ def undecided(bias: LineBias, model: Any, batch: Batch) -> tuple[int, int]:
     written = batch.target[mask].numpy()
     sites = [site for site, layers in model.attention_layers.items() if layers and not bias.stream]
     positions = {*model.options.schemes} != {"none"} or model.options.cyclic
-    if positions or leaves_open(bias, sites):
+    everywhere = bias.transparent() or bias.off_line_bias is not None
+    if positions or everywhere or not {*sites} <= {*bias.sites}:
         return 0, len(written)
     views, read = model.views(batch.source, batch.target), model.shifted(batch.target)
     return disputed(through(bias, batch.source, read, views)[mask].numpy(), written)
-
-
-def leaves_open(bias: LineBias, sites: Sequence[Site]) -> bool:
-    """May a head look everywhere at one of these sites?"""
-    return (
-        bool(bias.transparent()) or bias.off_line_bias is not None or not {*sites} <= {*bias.sites}
-    )
 
 
 def disputed(codes: np.ndarray, written: np.ndarray) -> tuple[int, int]:
