@@ -167,9 +167,7 @@ def allowed(field: FieldInfo) -> str:
         return "give true or false"
     if number := {"integer": "whole number", "number": "number"}.get(kind.get("type", "")):
         return f"give {f'{number}s' if several else f'a {number}'}{_bounds(kind)}"
-    least, longest = kind.get("minLength", 0), kind.get("maxLength")
-    sizes = f" of {least} to {longest} characters" if longest else ""
-    return ("give words" if several else "give a word") + sizes
+    return "give words" if several else "give a word"
 
 
 def _bounds(kind: Mapping[str, Any]) -> str:
@@ -196,14 +194,14 @@ def table(group: type[Options]) -> str:
             continue  # a fit has its own defaults, and the rest from all calibrations
         listed = "tuple" in str(field.annotation)
         kind = ("int" if name == "lengths" else values_of(field)) + (", ..." if listed else "")
-        default = "–" if field.default in (None, "") else f"`{as_typed(field.default)}`"
+        is_told = "by default" in (field.description or "")
+        default = "–" if is_told or field.default in (None, "") else f"`{as_typed(field.default)}`"
         flag = FLAGS.get(name)
         said = " ".join(filter(None, [
             (field.description or "As above.").translate(ESCAPED),
             f"On the command line `--{flag}`." if flag else "",
         ]))  # fmt: skip
         bounds = allowed(field).removeprefix("give ").removeprefix("choose ")
-        bounds = bounds.removesuffix(" of at most 200 characters")
         cells = (f"`{name}`", kind.replace("|", " or "), default, bounds, said)
         rows.append([Markup(cell) for cell in cells])
     heading = f"### {group.__name__}\n\n{text_of(group).splitlines()[0]}\n\n"

@@ -132,6 +132,8 @@ def as_typed(value: object) -> str:
         return ",".join(f"{site}={as_typed(x).replace(',', '+')}" for site, x in value.items())
     if isinstance(value, tuple):
         return ",".join(map(str, value))
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
