@@ -395,7 +395,7 @@ def test_what_fails_is_refused_before_training(abc, text, reason, runs_root):
 def test_check_task_says_in_a_line_that_a_step_fails(abc):
     file = written(GUIDE.replace("def step(self, borrow, a, b):", "def step(self, borrow, a):"))
     said = abc("check-task", file, "minus").error(2)
-    assert "task minus: the first problems fail (my_task.py, line 15: TypeError: Minus.step()" in said
+    assert "the first problems fail (my_task.py, line 15: TypeError: Minus.step() takes" in said
 
 
 def test_what_is_no_file_is_refused(abc):
