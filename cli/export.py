@@ -88,9 +88,8 @@ def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
     runs = [abc.Run.open(name) for name in run] if run else [abc.Run.open(None)]
     folder = runs[0].path if len(runs) == 1 else runs_root()
     with bar("making the page", None, "runs") as update:
-        path = write_page(
-            runs, out or folder / "report.html", on_run=lambda *now: update(*now, True)
-        )
+        target = out or folder / "report.html"
+        path = write_page(runs, target, on_run=lambda k, n, name: update(k, n, name, True))
     if open_ and typer.launch(path.resolve().as_uri()) != 0:
         say(f"no browser was found: open {path} yourself")
     return Result({"runs": [*map(str, runs)], "file": str(path)}, [str(path)])
