@@ -105,7 +105,7 @@ def command(
             form = alone({f"--{name}": name for name in forms if values.pop(name)})
             if "run_" in values:
                 named = {"RUN": values.pop("run"), "--run": values.pop("run_")}
-                values["run"] = alone({k: v for k, v in named.items() if v})
+                values["run"] = alone({k: v for k, v in named.items() if v not in (None, [])})
             texts = {name: text for name in fields if (text := values.pop(name)) is not None}
             number = values.pop("threads", None) or threads
             with showing(not quiet), interrupted(), warnings.catch_warnings():
@@ -129,6 +129,7 @@ def command(
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
         wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+        wrapped.groups = (*kinds.values(), *groups)  # type: ignore[attr-defined]
         return wrapped
 
     return decorated

@@ -75,8 +75,8 @@ def refused(error: Any) -> str:
     misspelt = re.search(r"^Got unexpected .*(--[a-z][\w-]*)", message)
     if misspelt and context is not None:  # abc predict takes -3+2, so it takes all of them
         names = [name for option in context.command.params for name in option.opts]
-        near = "".join(difflib.get_close_matches(misspelt[1], names, 1))
-        return f"no such option: {misspelt[1]}" + (f" (did you mean {near}?)" if near else "")
+        if near := difflib.get_close_matches(misspelt[1], names, 1):
+            return f"no such option: {misspelt[1]} (did you mean {near[0]}?)"
     unlike = message.startswith("No such command") and "Did you mean" not in message
     if context is not None and unlike:
         message += f": choose one of {', '.join(context.command.commands)}"

@@ -58,12 +58,12 @@ abc train copy --model gru --optimizer muon => --optimizer muon: this model take
 abc train => name a task (abc tasks lists them), or a run to --resume
 abc train successor --resume x => name a task (abc tasks lists them), or a run to --res
 abc calibrate --fit magic => unknown fit 'magic': choose one of nnls, mean, rows
-abc calibrate --threshold 2 => --threshold 2.0: give a share, more than 0 and at most 1
+abc calibrate --threshold 2 => --threshold 2: give a share, more than 0 and at most 1
 abc calibrate --average sum => --average sum: the fit nnls has no such choice: leave it out
 abc calibrate --attention raw => --attention raw: the fit nnls has no such choice: leave it out
 abc calibrate --fit mean --threshold cross=4,cross=1 => --threshold cross=4,cross=1: a site is named
 abc calibrate --fit mean --threshold up=1 => --threshold up: give encoder, self or cross
-abc calibrate --fit mean --threshold self=1 => --threshold self=1.0: cross is not named; name self
+abc calibrate --fit mean --threshold self=1 => --threshold self=1: cross is not named; name self
 abc calibrate --fit mean --threshold cross=1_0,self=1 => : give a number
 abc calibrate --fit mean --dirs cross=anti => --dirs cross=anti: self is not named; name self, cross
 abc calibrate --fit mean --dirs self=up,cross=anti => --dirs up: give diag, anti or vert

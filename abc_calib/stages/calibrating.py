@@ -124,5 +124,5 @@ def vanilla_of(run: AnyRun) -> Run:
     if first.config.stage == "vanilla" or (run is None and vanilla.config.stage == "vanilla"):
         return vanilla
     is_here = vanilla.config.stage == "vanilla"
-    other = f"the run it came from, {vanilla}" if is_here else "a run of `abc train`"
+    other = f"the run it came from, {vanilla}" if is_here else "one that is not"
     raise UsageError(f"{first} is calibrated already: name {other}")
