@@ -45,15 +45,15 @@ class PairVocabulary(Vocabulary):
         name = getattr(self.tokenizer.model, "unk_token", None)
         #: what stands for what it does not know, if anything does
         self.unknown = None if name is None else self.tokenizer.token_to_id(name)
-        known = (self.tokenizer.id_to_token(token) or "" for token in range(self.size))
-        self.symbols = [*known, PAD, ""]
+        symbols = (self.tokenizer.id_to_token(token) or "" for token in range(self.size))
+        self.symbols = [*symbols, PAD, ""]
         numbers = list(enumerate(self.symbols))
         self.ids = {symbol: i for i, symbol in reversed(numbers)}  # the tokenizer's own come first
         self.eos, self.pad = task.eos, self.size
 
         whole = self.tokenizer.encode(task.pairs.source[0])
-        own = [k for k, special in enumerate(whole.special_tokens_mask) if not special]
-        start, end = (own[0], own[-1] + 1) if own else (0, 0)
+        text = [k for k, special in enumerate(whole.special_tokens_mask) if not special]
+        start, end = (text[0], text[-1] + 1) if text else (0, 0)
         first, self.suffix = whole.ids[start:end], (*whole.ids[end:],)
         #: what each source begins with that stands for no text, as ``▁``
         self.blank = tuple(takewhile(lambda token: not self.plain(token), first))

@@ -65,10 +65,10 @@ def adopt(
     pairs = PairData(FilePairs(**options), TrainOptions(sampling="uniform", seed=seed))
     check_pairs(pairs, network)
     pairs = pairs.shortened(int(pairs.widths.max()))
-    known = pairs.vocabulary
-    around = {name: getattr(known, name) for name in ("prefix", "suffix", "closed")}
+    vocabulary = pairs.vocabulary
+    around = {name: getattr(vocabulary, name) for name in ("prefix", "suffix", "closed")}
     shape = shape.model_copy(update=around)
-    model = Foreign(shape, known.tokens).eval()
+    model = Foreign(shape, vocabulary.tokens).eval()
     model.network.load_state_dict(network.state_dict())
     if lines is None:
         batch = pairs.training(0, SAMPLES)

@@ -80,8 +80,9 @@ def put(model: Any, lines: LineBias, marks: Marks, sites: Sites, neutral: bool =
         of_site: tuple[Site, ...] = ("cross", "self") if sites.stream else (site,)
         for layer, name in enumerate(names):
             heads = {s: lines.heads(s, layer) or none for s in of_site}
-            modules[name].__dict__[HELD] = held = ModuleLines(state, heads, lines.off_line_bias)
-            restricted &= held.restricted
+            module_lines = ModuleLines(state, heads, lines.off_line_bias)
+            modules[name].__dict__[HELD] = module_lines
+            restricted &= module_lines.restricted
     hooks = state.hooks(model) + (silence(modules, sites.positions) if neutral else [])
     model.__dict__ |= {HOOKS: hooks, SITES: sites, MARKS: marks}
     model.set_attn_implementation(NAME)

@@ -55,9 +55,9 @@ def _first(config: RunConfig) -> str:
     """What makes a run that is not a calibration of another one."""
     options = config.task_options
     if isinstance(config.model, ForeignOptions):
-        given = [config.model.folder, options.get("data", ""), options.get("delimiters", "")]
+        arguments = [config.model.folder, options.get("data", ""), options.get("delimiters", "")]
         task = f", task={options['rule']!r}" if "rule" in options else ""
-        words = ", ".join(map(repr, given))
+        words = ", ".join(map(repr, arguments))
         return _in_python(f"abc.adopt({words}{task}, seed={config.train.seed})")
     usual = usual_of(config, config.base)
     choices: dict[str, Any] = {"finetune": config.parent, "base": config.base}
