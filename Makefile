@@ -60,11 +60,11 @@ $(MADE):
 	@touch $@
 
 $(DEMO): $(MADE) pyproject.toml $(CONSTRAINTS)
-	@echo "Installing abc-calib and what it needs into $(VENV) (some minutes the first time)"
+	@echo "Installing abc-calib and what it needs into $(VENV) (the first time some minutes without a word: PyTorch is large)"
 	@$(PIP) -c $(CONSTRAINTS) -e .
 	@touch $@
 
 $(DEV): $(MADE) pyproject.toml $(CONSTRAINTS)
-	@echo "Installing abc-calib and its development tools into $(VENV) (some minutes the first time)"
+	@echo "Installing abc-calib and its development tools into $(VENV) (the first time some minutes without a word: PyTorch is large)"
 	@$(PIP) -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $(DEMO) $@
