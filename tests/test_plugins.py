@@ -350,6 +350,7 @@ BROKEN = [
     ("this is no Python", "does not import, line 1 (SyntaxError: invalid syntax"),
     ("raise SystemExit(0)", "does not import, line 1 (SystemExit: 0)"),
     ("from tasks import Addition", "has no task and no scheme"),
+    ("import tasks\ntasks.TASKS['plus'] = 3", "changes TASKS or SCHEMES: leave that out"),
     (HALF, "the task half lacks step or solve: write it"),
     (TASK.replace('"again"', '"copy"'), "there is a task copy already"),
     (TASK.replace('name = "again"', "pass"), "has no name of its own"),

@@ -68,13 +68,22 @@ def load_content(path: Path, content: bytes) -> tuple[str, ...]:
     name = f"abc_plugin_{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:12]}"
     if name not in PLUGINS or PLUGINS[name].content != content:
         forget(name)
+        before = {word: dict(kind.classes) for word, kind in KINDS.items()}
         module = sys.modules[name] = ModuleType(name)
         module.__file__ = str(path)
         PLUGINS[name] = Plugin(path, content)
         try:
             _execute(path, content, module)
+            if any(KINDS[word].classes != classes for word, classes in before.items()):
+                raise UsageError(
+                    f"plugin {path} changes TASKS or SCHEMES: leave that out, "
+                    "a class with a name counts"
+                )
             _register(path, module)
         except BaseException:
+            for word, classes in before.items():
+                KINDS[word].classes.clear()
+                KINDS[word].classes.update(classes)
             forget(name)
             raise
     return tuple(key for _, key in _registered(name))

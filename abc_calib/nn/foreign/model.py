@@ -183,9 +183,10 @@ class Foreign(Model):
 def tokenized(
     source: Tensor, options: ForeignOptions, pad: int, stream: bool
 ) -> tuple[Tensor, Tensor]:
-    """Sources ``(b, s)`` between a tokenizer's prefix and suffix, and what is no padding.
+    """Put sources ``(b, s)`` between the tokenizer's prefix and suffix; also say what is padding.
 
-    In a ``stream`` the output follows: padding is on the left, and no suffix stands between.
+    Returns ids ``(b, n)`` and a mask, false on padding. In a ``stream`` the output follows: padding
+    is on the left, and no suffix stands between.
     """
     behind = () if stream else options.suffix[int(options.closed) :]
     before, after = (
