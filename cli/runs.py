@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -26,7 +26,9 @@ Action = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
-COLUMNS = ("run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds")
+COLUMNS = ("run", "task", "stage", "scheme", "held-out", "verdict")
+FIELDS = ("run", "task", "base", "stage", "scheme", "preset", "seed", "state", "held_out")
+FIELDS += ("certificate", "seconds")
 
 
 @command(tables=True)
@@ -41,10 +43,11 @@ def runs(action: Action = None, everything: Everything = False, yes: Yes = False
     if action:
         return removed(action, yes)
     records = [record_of(abc.Run(path)) for path in folders.by_age(everything)]
-    rows, right = [*map(cells_of, records)], COLUMNS[5:]
-    table = Table(COLUMNS, rows, right, caption="Runs", label="tab:runs")
+    cells = [[record.get(name) for name in FIELDS] for record in records]
+    table = Table(FIELDS, cells, caption="Runs", label="tab:runs")
     if records:
-        return Result(records, [replace(table, caption="")], table=table)
+        shown = Table(COLUMNS, [*map(cells_of, records)], right=("held-out",))
+        return Result(records, [shown], table=table)
     nothing = f"there is no run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)
 
@@ -60,10 +63,23 @@ def record_of(run: abc.Run) -> dict[str, Any]:
         result = run.result or {}
         record["state"] = "trained" if result else "not finished"
         record["held_out"] = result.get("validation_accuracy")
+        record["certificate"] = verdict_of(run)
         record["seconds"] = result.get("seconds")
     except AbcError as error:
         record["state"] = f"unreadable: {error}"
     return record
+
+
+def verdict_of(run: abc.Run) -> str | None:
+    """What the run's certificate says, "out of date" if it is of another model; None without."""
+    from abc_calib.proof.certificate import FILE, Certificate
+
+    if not (run.path / FILE).is_file():
+        return None
+    try:
+        return Certificate.load(run).outcome
+    except AbcError:
+        return "out of date"
 
 
 def cells_of(record: dict[str, Any]) -> list[object]:
@@ -74,14 +90,14 @@ def cells_of(record: dict[str, Any]) -> list[object]:
     path, root = Path(record["run"]), runs_root()
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     state = record["state"]
-    held_out, seconds, base = map(record.get, ("held_out", "seconds", "base"))
+    held_out, base = map(record.get, ("held_out", "base"))
     return [
         f"{name} ({state})" if state.startswith("unreadable") else name,
         f"{record.get('task') or ''}{'' if base in (None, 10) else f', base {base}'}",
-        STAGES.get(record.get("stage", ""), ""),
-        *map(record.get, ("scheme", "preset", "seed")),
+        STAGES.get(record.get("stage", ""), "").partition(" ")[0],
+        record.get("scheme"),
         state.partition(":")[0] if held_out is None else f"{held_out:.2f} %",
-        None if seconds is None else f"{seconds:.0f}",
+        record.get("certificate"),
     ]
 
 

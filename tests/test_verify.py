@@ -50,6 +50,7 @@ from abc_calib.reporting.page.collect import certificate as shown_on_page
 from abc_calib.runs import Run
 from abc_calib.runs.records import file_hash
 from abc_calib.stages import certify, predict, repair
+from cli.runs import verdict_of
 from tasks.ragged import from_integers
 
 slow = pytest.mark.slow
@@ -312,8 +313,9 @@ def test_one_corrupted_weight_is_refuted(certified, tmp_path):
     run = changed_copy(certified, tmp_path / "copy", change)
     with pytest.raises(AbcError, match="another file of weights"):
         Certificate.load(run)
+    assert (verdict_of(certified), verdict_of(run)) == ("certified", "out of date")
     certificate = certify(run)
-    assert certificate.outcome == "refuted" and certificate.wrong > 0
+    assert certificate.outcome == verdict_of(run) == "refuted" and certificate.wrong > 0
     assert len(certificate.counterexamples) == min(20, certificate.wrong)
     atoms = {row["where"]: row["atoms"] for row in certificate.kinds}
     for example in certificate.counterexamples:

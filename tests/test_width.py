@@ -59,8 +59,6 @@ def test_what_a_command_prints_fits(tiny, recurrent, tmp_path, monkeypatch):
         lines = [line for line in said.out.splitlines() if not line.startswith("/")]
         assert max(map(cell_len, lines), default=0) <= WIDTH, words
         if words[0] == "runs":
-            columns = ["run", "task", "stage", "scheme", "preset", "seed", "held-out", "seconds"]
-            assert lines[0].split() == columns
             assert "a folder" in said.out
 
 
