@@ -27,8 +27,8 @@ Action = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")]
 Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps.")]
 COLUMNS = ("run", "task", "stage", "scheme", "held-out", "verdict")
-FIELDS = ("run", "task", "base", "stage", "scheme", "preset", "seed", "state", "held_out")
-FIELDS += ("certificate", "seconds")
+FIELDS = ["run", "task", "base", "stage", "scheme", "preset", "seed", "state", "held_out"]
+FIELDS += ["certificate", "seconds"]
 
 
 @command(tables=True)
