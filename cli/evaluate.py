@@ -43,7 +43,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     return Result(
         {"run": str(opened_run), "task": config.task, "rows": records},
         [token_table(words, title) if words else accuracy_table(by_set, title=title)],
-        [f"written to {opened_run.path / 'eval.csv'} (a row of more samples that is there stays)"],
+        [f"written to {opened_run.path / 'eval.csv'} (rows of more samples stay as they are)"],
         accuracy_table(by_set, caption, f"tab:{label}", intervals=False),
     )
 

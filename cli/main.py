@@ -81,7 +81,8 @@ def refused(error: Any) -> str:
     if context is not None and unlike:
         message += f": choose one of {', '.join(context.command.commands)}"
     if context is not None and message.startswith(("Missing ", "Got unexpected ")):
-        message += f": abc {context.info_name} --help shows an example"
+        quotes = "" if misspelt or message[0] == "M" else "put what has spaces in quotes; "
+        message += f": {quotes}abc {context.info_name} --help shows an example"
     return message[:1].lower() + message[1:]
 
 

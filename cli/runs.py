@@ -71,11 +71,15 @@ def record_of(run: abc.Run) -> dict[str, Any]:
 
 
 def verdict_of(run: abc.Run) -> str | None:
-    """What the run's certificate says, "out of date" if it is of another model; None without."""
+    """Return what its certificate says, "out of date" if that is of another model; None without."""
     from abc_calib.proof.certificate import FILE, Certificate
 
     if not (run.path / FILE).is_file():
         return None
+    try:
+        _ = run.task
+    except AbcError:
+        return "needs --plugin"
     try:
         return Certificate.load(run).outcome
     except AbcError:

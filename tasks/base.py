@@ -24,7 +24,8 @@ from tasks.rules import Rule
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:
     """What to say of a name that a registry does not hold: the one that is meant, or all."""
-    near = difflib.get_close_matches(name, names, 1, cutoff=0.7)
+    holding = [other for other in names if name and other.endswith(f"-{name}")]
+    near = holding or difflib.get_close_matches(name, names, 1, cutoff=0.8)
     hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names)}"
     return f"unknown {what} {name!r}: {hint}"
 

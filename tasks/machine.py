@@ -267,7 +267,7 @@ def _check(symbols: Sequence[str], lag: int, tapes: int) -> None:
     for word in symbols:
         if not isinstance(word, str) or word.split() != [word] or word in (ROW, END):
             raise TaskError(
-                f"the symbol {word!r}: give words without spaces, and not {ROW} or {END}"
+                f"the symbol {word!r}: give words without spaces, and none of $ & @ {ROW}"
             )
     if not isinstance(lag, int) or not 0 <= lag <= MOST_AHEAD:
         raise TaskError(f"ahead = {lag!r}: give 0 to {MOST_AHEAD} columns")

@@ -21,7 +21,7 @@ from tasks.base import TaskError
 SOURCES = ("source", "input", "prompt", "question", "problem", "instruction", "src", "x")
 TARGETS = ("target", "output", "completion", "answer", "response", "label", "tgt", "y")
 EXPECTED = (
-    'write {"source": "12+34=", "target": "46"} on each line, or CSV or TSV with the header '
+    'write {"source": "12+34=", "target": "64"} on each line, or CSV or TSV with the header '
     "source,target, or 12+34=46"
 )
 

@@ -103,7 +103,7 @@ def advice(model: Model, data: Data, batch: Batch) -> str:
     sample = batch.take(torch.arange(min(len(batch), DIAGNOSED)))
     endless = measured(model, data, sample, greedy=True)[0]["too_late"]
     if endless < MANY:
-        return "Train longer (more steps)"
+        return "Train it for more steps"
     return (
         f"{endless:.0f} % of its answers are right and then go on: it has not learned to end them. "
         "Train it on targets with their end token"
@@ -128,7 +128,7 @@ def read(
         raise AbcError(
             f"the model has not learned its training problems: {100 * (1 - accuracy):.1f} % of "
             f"{len(batch)} are wrong, and calibration reads the attention of right answers. "
-            f"{advice(model, data, batch)}, or force it"
+            f"{advice(model, data, batch)}, or go on with --force"
         )
     if not len(correct):
         raise AbcError("the model decodes no training sample correctly: train longer (more steps)")

@@ -173,5 +173,5 @@ def check_decided(counted: tuple[int, int], refuse: bool) -> None:
         "can local windows decide?)"
     )
     if refuse:
-        raise AbcError(f"{why}. Train longer, choose other lines, or force it")
+        raise AbcError(f"{why}. Train longer, choose other lines, or go on with --force")
     warnings.warn(why, AbcWarning, stacklevel=3)

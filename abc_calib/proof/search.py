@@ -138,7 +138,7 @@ def search(certificate: Certificate, model: Model, data: Data, why: str) -> None
     try:
         example = _shortest(certificate, model, data)
     except TaskError as error:
-        raise UsageError(f"nothing can be judged: {error}") from None
+        raise UsageError(f"nothing can be judged: {error}; abc eval tests what can be") from None
     if example is None:
         sizes = certificate.outright
         scope = f"all sources of up to {sizes[-1]['width']} {data.task.unit}" if sizes else ""

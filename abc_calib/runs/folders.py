@@ -35,11 +35,16 @@ def find(path: Path) -> Path:
         if not path.is_dir():
             near = difflib.get_close_matches(str(path), _names(runs_root()), 1, cutoff=0.8)
             hint = f"did you mean {near[0]}?" if near else "abc runs lists them"
-            raise UsageError(f"there is no run {path}: {hint}")
+            what = f"{path} is a file, not a run" if path.is_file() else f"there is no run {path}"
+            raise UsageError(f"{what}: {hint}")
         if not os.path.lexists(path / "config.json"):
-            raise AbcError(f"{path} is not a run folder (it has no config.json): abc runs")
+            raise AbcError(
+                f"{path} is not a run folder (it has no config.json): abc runs lists them"
+            )
     except OSError as error:
-        raise UsageError(f"there is no run {path} ({error.strerror}): abc runs") from None
+        raise UsageError(
+            f"{path} is no run folder ({error.strerror}): abc runs lists them"
+        ) from None
     return path
 
 
@@ -66,7 +71,9 @@ def latest() -> Path:
         name = read_text(marker, LONGEST_NAME).strip()
     except FileNotFoundError:
         if by_age():
-            raise UsageError(f"{marker} is not there: name a run (abc runs)") from None
+            raise UsageError(
+                "no run is named, and none was made here: abc runs lists them"
+            ) from None
         hint = "abc train successor, or name a model, as in --run zoo:addition"
         raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
     except (OSError, ValueError) as error:

@@ -85,7 +85,7 @@ def evaluate(
     loaded = Run.open(run)
     path, data = loaded.path / "eval.csv", loaded.data
     read_rows(path)  # refused before anything is measured
-    sizes = chosen.lengths or lengths_by_default(loaded, chosen)
+    sizes = [data.sized(size) for size in chosen.lengths or lengths_by_default(loaded, chosen)]
     kinds = names(sets) or chosen.sets(data.tests)
     model = loaded.load_model().to(resolve_device(device, doubles=True))
     evaluator = Evaluator(model, chosen.dense)

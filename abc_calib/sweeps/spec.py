@@ -99,9 +99,10 @@ def read_sweep(path: Path) -> list[Job]:
     """
     try:
         data = tomllib.loads(read_text(path, MOST_BYTES))
-    except (OSError, RecursionError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path} cannot be read as TOML ({reason}): mend it") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}): name a TOML file") from None
+    except (RecursionError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as TOML ({error}): mend it") from None
     try:
         jobs = [*expand(build(SweepFile, **data))]
         for job in {_without_seed(job): job for job in jobs}.values():
