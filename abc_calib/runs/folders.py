@@ -38,13 +38,9 @@ def find(path: Path) -> Path:
             what = f"{path} is a file, not a run" if path.is_file() else f"there is no run {path}"
             raise UsageError(f"{what}: {hint}")
         if not os.path.lexists(path / "config.json"):
-            raise AbcError(
-                f"{path} is not a run folder (it has no config.json): abc runs lists them"
-            )
+            raise AbcError(f"{path} is not a run folder (it has no config.json): abc runs")
     except OSError as error:
-        raise UsageError(
-            f"{path} is no run folder ({error.strerror}): abc runs lists them"
-        ) from None
+        raise UsageError(f"there is no run {path} ({error.strerror}): abc runs") from None
     return path
 
 
@@ -71,9 +67,7 @@ def latest() -> Path:
         name = read_text(marker, LONGEST_NAME).strip()
     except FileNotFoundError:
         if by_age():
-            raise UsageError(
-                "no run is named, and none was made here: abc runs lists them"
-            ) from None
+            raise UsageError("no run is the latest here: name one of abc runs") from None
         hint = "abc train successor, or name a model, as in --run zoo:addition"
         raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
     except (OSError, ValueError) as error:
