@@ -11,6 +11,7 @@ import typer
 
 import abc_calib as abc
 from abc_calib.config import DrawOptions, EvaluateOptions, StressOptions
+from abc_calib.errors import UsageError
 from abc_calib.text import Table
 from cli.command import Device, Figures, RunArgument, command, run_names
 from cli.console import Result
@@ -90,7 +91,12 @@ def predict(
     Example: **abc predict "999999999999+1"**
     """
     opened_run = abc.Run.open(run)
-    prediction = abc.predict(opened_run, problem, device=device, show=show)
+    try:
+        prediction = abc.predict(opened_run, problem, device=device, show=show)
+    except UsageError as error:
+        if run is not None:
+            raise
+        raise UsageError(f"{error} ({opened_run} is the latest run; --run names another)") from None
     trained = f"{opened_run.config.train.length} {opened_run.task.unit}"
     remark = {
         True: prediction.remark,

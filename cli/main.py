@@ -76,6 +76,8 @@ def refused(error: Any) -> str:
     if misspelt and context is not None:  # abc predict takes -3+2, so it takes all of them
         names = [name for option in context.command.params for name in option.opts]
         if near := difflib.get_close_matches(misspelt[1], names, 1):
+            if near[0] == misspelt[1]:
+                return f"{misspelt[1]} comes behind --: put all options before it"
             return f"no such option: {misspelt[1]} (did you mean {near[0]}?)"
     unlike = message.startswith("No such command") and "Did you mean" not in message
     if context is not None and unlike:

@@ -72,7 +72,7 @@ WRONG: list[tuple[str, tuple[object, ...], dict[str, object], str]] = [
     ("evaluate", (), {"lengths": 3}, "lengths = 3: give a list"),
     ("evaluate", (), {"stpes": 3}, "unknown option 'stpes' of options: choose among max_len"),
     ("train", (3,), {}, "3 is not a task: give its name"),
-    ("train", ("addition",), {"stpes": 20}, "unknown option 'stpes': choose among"),
+    ("train", ("addition",), {"stpes": 20}, "unknown option 'stpes': did you mean steps"),
     ("train", ("addition",), {"steps": 0}, "steps = 0: give a whole number of at least 1"),
     ("train", ("addition",), {"batch": "x"}, "batch = 'x': give a whole number"),
     ("train", ("addition",), {"embedding": 8}, "embedding = 8: an option of gru, not of transf"),

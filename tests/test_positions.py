@@ -301,7 +301,7 @@ def test_cyclic_positions_count_the_source_from_its_end_in_one_phase(make_model)
         ("abacus:offset=-1", "give a whole number of at least 0"),
         ("fire:threshold=nan", "give a number above 0"),
         ("fire:hidden=0", "give a whole number from 1 to 4,096"),
-        ("coupled:size=1", "give a whole number of at least 2"),
+        ("coupled:size=1", "give a whole number of at least 4"),
         ("coupled:rows=three", "give none, operands, first, second or own"),
     ],
 )

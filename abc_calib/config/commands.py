@@ -247,7 +247,6 @@ class WorkOptions(Options):
     array: str | None = option(
         None,
         "Run only share I of N of the jobs: I/N, in the job array of a batch system.",
-        pattern="^[0-9]{1,7}/[0-9]{1,7}$",
     )
     jobs: str | None = option(
         None,
@@ -259,6 +258,8 @@ class WorkOptions(Options):
     @field_validator("array")
     @classmethod
     def _a_share(cls, share: str | None) -> str | None:
+        if not re.fullmatch("[0-9]{1,7}/[0-9]{1,7}", share or "1/1"):
+            raise ValueError("give I/N, as in 1/4")
         number, of = map(int, (share or "1/1").split("/"))
         if not 1 <= number <= of:
             raise ValueError(f"I goes from 1 to N, which is {of}")

@@ -6,6 +6,7 @@ is refused are all derived from the fields.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
@@ -165,7 +166,9 @@ def refuse_unknown(keywords: Mapping[str, Any], *kinds: type[Options]) -> None:
     if keywords:
         names = dict.fromkeys(name for kind in kinds for name in kind.model_fields)
         name = shortened(str(next(iter(keywords))))
-        raise UsageError(f"unknown option {name!r}: choose among {', '.join(names)}")
+        near = difflib.get_close_matches(name, names, 1, cutoff=0.8)
+        hint = f"did you mean {near[0]}?" if near else f"choose among {', '.join(names)}"
+        raise UsageError(f"unknown option {name!r}: {hint}")
 
 
 def refusal(kind: type[Options], error: ValidationError) -> UsageError:

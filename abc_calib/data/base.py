@@ -99,8 +99,8 @@ class Data(ABC):
         """A length as it was asked for, checked: of outputs of several rows digits and rows."""
         if isinstance(length, tuple):
             raise UsageError(
-                f"size {length[0]}x{length[1]}: {self.task.name} has no rows; give lengths, as in "
-                f"{length[0]}"
+                f"size {length[0]}x{length[1]}: {self.task.name} has one number for its size; as "
+                f"in {length[0]}"
             )
         if length < 1:
             raise UsageError(f"length {length} is not possible: give 1 or more")

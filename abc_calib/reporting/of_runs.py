@@ -121,9 +121,11 @@ def measured(
     Raises ``UsageError`` for labels that are not one for each run, for a run that was not
     evaluated, and for runs whose lengths have different units.
     """
-    opened = [Run.open(run) for run in runs]
+    opened = [Run.open(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
     labels = labels_of([*map(about, opened)]) if labels is None else names(labels)
-    if not opened or len(labels) != len(opened) or len({*labels}) < len(labels):
+    if not opened:
+        raise UsageError("no run is given: give at least one")
+    if len(labels) != len(opened) or len({*labels}) < len(labels):
         raise UsageError(
             f"labels {', '.join(labels) or 'none'}, {counted(len(opened), 'runs')}: give one label "
             "for each run, in their order, no two the same"

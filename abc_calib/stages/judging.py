@@ -132,6 +132,8 @@ def predict(run: AnyRun, problem: str, *, device: str = "auto", show: bool = Fal
     Raises ``TaskError`` if the problem is not one of the run's task, ``AbcError`` if the model
     writes no end within the longest possible answer or the source does not fit the memory.
     """
+    if not isinstance(problem, str):
+        raise UsageError(f"{problem!r} is not text: give a problem as it is written, as in '12+34'")
     loaded = Run.open(run)
     loaded.task.parse(problem)
     return answer(

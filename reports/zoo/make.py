@@ -104,7 +104,9 @@ def table() -> str:
         size = f"{sum(f.stat().st_size for f in run.path.rglob('*') if f.is_file()) / 1e6:.2f}"
         windows, margin = f"{found.windows:,}", f"{found.margin:.2f}"
         link = Markup(f"[{name}]({name}/certificate.md)")
-        rows.append([link, run.config.task.replace("_", " "), windows, margin, size, taken])
+        base = "" if run.config.base in (None, 10) else f", base {run.config.base}"
+        task = run.config.task.replace("_", " ") + base
+        rows.append([link, task, windows, margin, size, taken])
     columns = ["name", "task", "windows", "smallest margin", "MB", "check.py, s"]
     return as_markdown(columns, rows, "llrrrr")
 

@@ -178,7 +178,7 @@ class CoupledOptions(Options):
     product. ``own``: nothing of a source belongs to a row.
     """
 
-    size: int = Field(16, ge=2)
+    size: int = Field(16, ge=4)
     rows: Literal["none", "operands", "first", "second", "own"] = "none"
 
 
