@@ -128,7 +128,7 @@ def written(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str
         for keys in attended
     )
     table = Table(
-        ("step", "writes", "reads (a0: the last token of the first operand)"),
+        ("step", "writes", "reads directly (a0: the last token of the first operand)"),
         [[n, *pair] for n, pair in enumerate(zip(output, read, strict=False), 1)],
         title="output, in the order of writing; of what is read, the digits of the source",
     )

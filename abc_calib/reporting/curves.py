@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import NullFormatter
 
 from abc_calib.errors import UsageError
 from abc_calib.reporting.style import (
@@ -30,10 +31,14 @@ DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
 """Solid, dashed, dotted."""
 FIRST = ("after calibration", "ABC", "after", "before calibration", "Vanilla", "before")
 """Stages, whose colours are the first ones; others are those of no stage in whichever figure."""
+FEW = 12
+"""Lengths that have a tick each."""
 LINE = 0.125
 """Inches of a line of a curve's name."""
-SETS = (", random", ", carry", ", hard")
-"""What may follow the name of a model: test sets, in the order of dashes."""
+SETS = ("random", "carry", "hard")
+"""Test sets, in the order of dashes."""
+OF_SETS = re.compile(f", ({'|'.join(SETS)})( and .*)?$")
+"""What may follow the name of a model: its test sets."""
 
 
 class Look(NamedTuple):
@@ -54,7 +59,7 @@ class Look(NamedTuple):
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
     """Return a look for each name: a colour per model, dashes per test set, a marker of its own."""
-    models = {name: name.rsplit(", ", 1)[0] if name.endswith(SETS) else name for name in names}
+    models = {name: OF_SETS.sub("", name) for name in names}
     others = itertools.count(2)
     numbers, chosen = dict[str, int](), {}
     for model in dict.fromkeys(models.values()):  # the first of a stage has the stage's colour
@@ -64,7 +69,8 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
         numbers[model] = stages[0] if is_first or model in FIRST else next(others)
     for number, (name, model) in enumerate(models.items()):
         dash, colour = divmod(numbers[model], len(PALETTE))
-        among = SETS.index(name.removeprefix(model)) if name != model else 0
+        sets = OF_SETS.search(name)
+        among = SETS.index(sets[1]) if sets else 0
         marker = MARKERS[number % len(MARKERS)]
         chosen[name] = Look(PALETTE[colour], marker, DASHES[(dash + among) % len(DASHES)])
     return chosen
@@ -117,7 +123,7 @@ def accuracy_curve(
     note = wrapped(note, 0.6 * width, LABEL_SIZE)
     axes.set_xlabel(f"{unit}\n({note})", linespacing=1.4)
     axes.set_ylabel(measure)
-    _scale(axes, _named(lengths, train_length, 0.55 * width), "%" in measure)
+    _scale(axes, lengths, _named(lengths, train_length, 0.55 * width), "%" in measure)
     styles = [look[name].style(name in top) for name in series]
     _name(axes, names, styles, [max(points)[1] for points in series.values()])
     return figure
@@ -149,10 +155,11 @@ def _name(
         )  # fmt: skip
 
 
-def _scale(axes: Axes, named: Sequence[int], percent: bool) -> None:
-    """Lengths on a logarithmic axis, of which some are ``named``."""
+def _scale(axes: Axes, lengths: Sequence[int], named: Sequence[int], percent: bool) -> None:
+    """Lengths on a logarithmic axis, of which some are ``named``; ticks at all, if they are few."""
     axes.set_xscale("log")
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(lengths if len(lengths) <= FEW else [], minor=True)
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(named, [f"{length:,}" for length in named])
     if percent:
         axes.set(ylim=(-4, 104), yticks=[0, 25, 50, 75, 100])
