@@ -26,6 +26,7 @@ class OneLine(TyperGroup):
         if not extra.get("standalone_mode", True):
             return super().main(*args, **extra)
         console.prepare()
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # notes to its own developers
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
