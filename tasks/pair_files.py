@@ -78,9 +78,7 @@ def _text(raw: bytes) -> str:
             raise ValueError(f"it {why}")
     unpack = next((unpack for begin, unpack in PACKED.items() if raw.startswith(begin)), bytes)
     if b"\0" in (raw := unpack(raw)):
-        raise ValueError(
-            "it has NUL bytes, as UTF-16, spreadsheets and archives: save it as text"
-        )
+        raise ValueError("it has NUL bytes, as UTF-16, spreadsheets and archives: save it as text")
     return raw.decode().lstrip("\ufeff")
 
 

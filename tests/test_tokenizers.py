@@ -203,11 +203,13 @@ def test_a_decoder_that_panics_is_told_in_a_line(tmp_path):
 def test_characters_that_a_tokenizer_loses_are_named(model, told, tmp_path):
     made = Tokenizer(model)
     made.pre_tokenizer = EACH
+    made.add_tokens(["<to>"])
     made.save(str(tmp_path / "tokenizer.json"))
-    path = write_pairs(tmp_path / "p.jsonl", [("12=", "3"), ("1x=", "-7")])
-    vocabulary = PairVocabulary(FilePairs(str(path), str(tmp_path), "=", 2))
+    path = write_pairs(tmp_path / "p.jsonl", [("12<to>", "3"), ("1x=", "-7")])
+    vocabulary = PairVocabulary(FilePairs(str(path), str(tmp_path), "<to>", 2))
+    check_tokens(vocabulary, ("12<to>", "3"))
     with pytest.raises(abc.UsageError, match=told):
-        check_tokens(vocabulary, ("12=", "1x=", "-7"))
+        check_tokens(vocabulary, ("1x=", "-7"))
 
 
 def test_a_problem_is_held_out_however_it_is_spaced(tmp_path):

@@ -91,19 +91,18 @@ class PairVocabulary(Vocabulary):
     def unread(self, texts: Sequence[str]) -> list[str]:
         """Up to 6 characters of texts that the tokenizer drops or does not know, or such texts.
 
-        BPE without a token for unknown text drops it. A character may have other tokens inside a
-        word than at an end, so it is tried three times in a row.
+        BPE without a token for unknown text drops it.
         """
-        model = json.loads(self.tokenizer.to_str())["model"]
+        model, rows = json.loads(self.tokenizer.to_str())["model"], self.encoded(texts)
         name, signs = model.get("unk_token"), sorted({*"".join("".join(texts).split())})
         unknown = model.get("unk_id") if name is None else self.tokenizer.token_to_id(name)
-        if unknown is None and model["type"] == "BPE":
-            lost = [c for c in signs if not any(map(self.plain, self.encoded([3 * c])[0]))]
-        else:
-            rows = zip(texts, self.encoded(texts), strict=True)
-            lost = [text for text, row in rows if unknown in row]
-            if lost:
-                lost = [c for c in signs if unknown in self.encoded([c])[0]] or lost
+        tokens, lost = {token for row in rows for token in row}, []
+        if unknown in tokens:
+            lost = [c for c in signs if unknown in self.encoded([c])[0]]
+            lost = lost or [t for t, row in zip(texts, rows, strict=True) if unknown in row]
+        elif unknown is None and model["type"] == "BPE":
+            signs = sorted({*signs} - {*"".join(map(self.plain, tokens))})
+            lost = [c for c in signs if not any(map(self.plain, self.encoded([c])[0]))]
         return lost[:6]
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
