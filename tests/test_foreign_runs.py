@@ -204,6 +204,7 @@ WRONG = [*sums()[:7], (sums()[7][0], "1"), sums()[8], (sums()[9][0], "99"), *sum
         ([(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)], "=", "all sources are 3 wide"),
         ("{", "=", "line 1 of"),
         ([*reversals(3)[:50], ("1x=", "x1")], "=", "no token for 'x'"),
+        ([(a, f" {b}") for a, b in reversals(3)], "=", "no token for ' '"),
         ([*reversals(3)[:7], ("12=3", "321"), *reversals(3)[8:]], "=", "pair 8"),
         (None, "*,=", "the delimiter '*' is not a single token of this tokenizer"),
         (None, "<s>,=", "does not have the delimiters <s> = in this order"),

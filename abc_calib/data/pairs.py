@@ -94,14 +94,15 @@ class PairVocabulary(Vocabulary):
         BPE without a token for unknown text drops it.
         """
         model, rows = json.loads(self.tokenizer.to_str())["model"], self.encoded(texts)
-        name, signs = model.get("unk_token"), sorted({*"".join("".join(texts).split())})
+        name, signs = model.get("unk_token"), sorted({*"".join(texts)})
         unknown = model.get("unk_id") if name is None else self.tokenizer.token_to_id(name)
         tokens, lost = {token for row in rows for token in row}, []
         if unknown in tokens:
             lost = [c for c in signs if unknown in self.encoded([c])[0]]
             lost = lost or [t for t, row in zip(texts, rows, strict=True) if unknown in row]
         elif unknown is None and model["type"] == "BPE":
-            signs = sorted({*signs} - {*"".join(map(self.plain, tokens))})
+            shown = " \t\r\n".join(map(self.plain, tokens))
+            signs = [c for c in signs if c not in shown]
             lost = [c for c in signs if not any(map(self.plain, self.encoded([c])[0]))]
         return lost[:6]
 
