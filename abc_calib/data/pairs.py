@@ -101,8 +101,8 @@ class PairVocabulary(Vocabulary):
             lost = [c for c in signs if unknown in self.encoded([c])[0]]
             lost = lost or [t for t, row in zip(texts, rows, strict=True) if unknown in row]
         elif unknown is None and model["type"] == "BPE":
-            shown = " \t\r\n".join(map(self.plain, tokens))
-            signs = [c for c in signs if c not in shown]
+            shown = "".join(map(self.plain, tokens))
+            signs = [c for c in signs if not c.isspace() and c not in shown]
             lost = [c for c in signs if not any(map(self.plain, self.encoded([c])[0]))]
         return lost[:6]
 
