@@ -9,6 +9,7 @@ import hashlib
 import json
 import lzma
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,16 +48,25 @@ class Texts:
         )
 
 
-PACKED = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ": lzma.decompress}
+PACKED = {
+    b"\x1f\x8b": gzip.decompress,
+    b"BZh": bz2.decompress,
+    **dict.fromkeys([b"\xfd7zXZ", b"\x5d\0\0"], lzma.decompress),
+}
 """How files that begin so are read."""
+UNPACKED = {".gz", ".bz2", ".xz", ".lzma"}
+"""Ends of names that do not say what a file holds."""
 REFUSED = {
-    b"PK\x03\x04": "is an archive: unpack it first",
+    b"PK\x03\x04": "is an archive or a spreadsheet: unpack it first, or save it as CSV",
+    b"\x28\xb5\x2f\xfd": "is packed with zstd: unpack it first, with unzstd",
     b"PAR1": "is a Parquet file: write it with pandas.read_parquet(FILE).to_json(NEW, "
     "orient='records', lines=True)",
     b"version https://git-lfs": "is a pointer of Git LFS: fetch the file with git lfs pull",
 }
 CELL = re.compile(r'\s*=".*"\s*|\s*[+-]?\d+(\.\d+)?[eE]\+\d+\s*')
 """What a spreadsheet makes of a number."""
+HALF = re.compile("[\ud800-\udfff]")
+"""Surrogates, which no tokenizer reads."""
 PROSE = re.compile(r"[^\W\d_]{2,}\s+[^\W\d_]{2,}")
 """Two words, which no problem of a plain line holds."""
 
@@ -67,7 +77,9 @@ def _text(raw: bytes) -> str:
         if raw.startswith(begin):
             raise ValueError(f"it {why}")
     unpack = next((unpack for begin, unpack in PACKED.items() if raw.startswith(begin)), bytes)
-    return unpack(raw).decode().lstrip("\ufeff")
+    if b"\0" in (raw := unpack(raw)):
+        raise ValueError("it has NUL bytes, as UTF-16, spreadsheets and archives: save it as text")
+    return raw.decode().lstrip("\ufeff")
 
 
 def read_pairs(path: Path) -> tuple[Texts, str]:
@@ -82,7 +94,7 @@ def read_pairs(path: Path) -> tuple[Texts, str]:
         text = _text(raw)
     except FileNotFoundError:
         raise TaskError(f"there is no file {path}: name a file of pairs") from None
-    except (OSError, ValueError, EOFError, lzma.LZMAError) as error:
+    except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise TaskError(f"{path} cannot be read ({error}): name a UTF-8 file of pairs") from None
     pairs = []
     for number, entry in _entries(path, text):
@@ -103,14 +115,17 @@ def _entries(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             yield f"entry {number}", item if isinstance(item, (dict, list)) else _plain(str(item))
         return
     lines = re.split("\r\n|\r|\n", text)  # what Unicode has more stays inside of texts
-    kind = next((kind for kind in path.suffixes[::-1] if kind.lower() in (".csv", ".tsv")), "")
-    separator = {".csv": ",", ".tsv": "\t"}.get(kind.lower())
-    if separator is None and "\t" in lines[0] and lines[0].lstrip()[:1] not in ("{", "["):
+    top = next(filter(str.strip, lines), "")
+    kinds = [kind.lower() for kind in path.suffixes if kind.lower() not in UNPACKED]
+    separator = {".csv": ",", ".tsv": "\t"}.get(["", *kinds][-1])
+    if isinstance(_parsed(top), (dict, list)):
+        separator = None
+    elif separator is None and "\t" in top and top.lstrip()[0] not in "{[":
         separator = "\t"
-    if separator is None and _named(lines[0].split(",")) is not None:
+    elif separator is None and _named(top.split(",")) is not None:
         separator = ","
     if separator is not None:
-        yield from _table(text, separator)
+        yield from _table(lines, top, separator)
         return
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -125,29 +140,29 @@ def _plain(line: str) -> list[str] | str:
     return [first + sign, then] if is_pair else f"is {line[:60]!r}, and no pair"
 
 
-def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
-    """The rows of a table, by the names in its first one if those are known.
+def _table(lines: list[str], top: str, separator: str) -> Iterator[tuple[str, Any]]:
+    """The rows of a table, by the names in its first one, ``top``, if those are known.
 
     Quotation marks are characters but in CSV, where a row ends on its own line all the same.
     """
-    header, lines = text.split("\n")[0], (line + "\n" for line in text.split("\n"))
-    spaced = f"{separator} " in header and _named(header.split(separator)) is not None
+    spaced = f"{separator} " in top and _named(top.split(separator)) is not None
     rows = csv.reader(
-        lines,
+        (line + "\n" for line in lines),
         delimiter=separator,
         skipinitialspace=spaced,
         quoting=csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE,
     )
     names: list[str] | None = None
-    before, longest = 0, csv.field_size_limit(max(len(text), csv.field_size_limit()))
+    before, size = 0, sum(map(len, lines)) + len(lines)
+    limit = csv.field_size_limit(max(size, csv.field_size_limit()))
     try:
         for row in rows:
             number, before = before + 1, rows.line_num
             where = f"line {number}"
-            if not row:
-                continue
-            if number == 1 and _named(row) is not None:
-                names = [name.strip().lower() for name in row]
+            cells = [cell.strip().lower() for cell in row]
+            if names is None and lines[number - 1] == top and _named(row) is not None:
+                names = cells
+            if not row or cells == names:
                 continue
             entry: Any = row
             if before > number:
@@ -162,7 +177,7 @@ def _table(text: str, separator: str) -> Iterator[tuple[str, Any]]:
     except csv.Error as error:
         raise TaskError(f"a row is not CSV ({error}): {EXPECTED}") from None
     finally:
-        csv.field_size_limit(longest)
+        csv.field_size_limit(limit)
 
 
 def _parsed(text: str) -> Any:
@@ -207,6 +222,8 @@ def _pair(entry: Any) -> tuple[str, str] | str:
         return f"is {str(entry)[:60]}, and no pair"
     if not all(isinstance(text, str) and text.strip() for text in entry):
         return f"is {str(entry)[:60]}, not two texts"
+    if half := HALF.search("".join(entry)):
+        return f"has {half[0]!r}, half of a character"
     if cell := next(filter(CELL.fullmatch, entry), None):
         return f"has {cell[:40]!r}, a number as a spreadsheet writes it: save numbers as text"
     return entry[0], entry[1]

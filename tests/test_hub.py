@@ -146,7 +146,8 @@ def test_other_files_are_not_read_and_an_unknown_key_is_refused(make_model, tmp_
     folder = saved(make_model(), tmp_path)
     for name in ("pytorch_model.bin", "weights.py", "model.safetensors.index.json"):
         (folder / name).write_bytes(b"{}")
-    assert_same_weights(hub.load(folder), AutoModelForSeq2SeqLM.from_pretrained(folder))
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(folder.parent, subfolder=folder.name)
+    assert_same_weights(hub.load(folder), loaded)
     before = (folder / "config.json").read_text()
     for name, value in UNKNOWN.items():
         change_json(folder / "config.json", **{name: value})
@@ -266,6 +267,17 @@ def test_another_way_of_decoding_is_refused(make_model):
             face.generate(SOURCE, **{name: value})
     with pytest.raises(UsageError, match="give labels"):
         face(SOURCE)
+    with pytest.raises(UsageError, match="no decoder_input_ids"):
+        face(SOURCE, labels=TARGET, decoder_input_ids=TARGET)
+    twice = torch.cat([SOURCE[:, :1], SOURCE], 1)
+    for source, told in (
+        (SOURCE[0], r"have the shape \(7,\): give"),
+        (SOURCE[:0], r"have the shape \(0, 7\)"),
+        (SOURCE[:, 1:], "does not begin with start token 12, or has it twice"),
+        (twice, "does not begin with start token 12, or has it twice"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            face.generate(source)
 
 
 def test_an_output_without_an_end_is_an_error(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,14 @@ READ = {
     "header.csv": ('Source,Target\r\n1+2=,"3"\r\n', "3"),
     "a-space.csv": ("source,target\n1+2=, 3\n", " 3"),
     "returns.txt": ("1+2=3\r\r", "3"),
+    "returns.csv": ("source,target\r1+2=,3\r", "3"),
+    "objects.csv": ('{"source": "1+2=", "target": "3"}\n', "3"),
+    "sums.csv.jsonl": ('\n["1+2=", "3"]\n', "3"),
+    "sums.tsv.txt": ("1+2=3\n", "3"),
+    "blank-first.csv": ("\n\nsource,target\n1+2=,3\n", "3"),
+    "blank-first.tsv": ("\nsource\ttarget\n1+2=\t3\n", "3"),
+    "blank-first.txt": ("\nsource,target\n1+2=,3\n", "3"),
+    "two-files.csv": ("source,target\n1+2=,3\nSource, target\n", "3"),
     "header.txt": ("source,target\n1+2=,3\n", "3"),
     "tabs.tsv": ("1+2=\t3\n", "3"),
     "boms.jsonl": ('\ufeff\ufeff{"source": "1+2=", "target": "3"}', "3"),
@@ -47,7 +56,9 @@ def test_quotation_marks_of_tsv_and_packed_files_are_read(tmp_path):
     text = "".join(f"{source}\t{target}\n" for source, target in rows)
     (tmp_path / "p.tsv").write_text(text)
     assert [*zip(*vars(read_pairs(tmp_path / "p.tsv")[0]).values(), strict=True)] == rows
-    for name, pack in (("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)):
+    alone = partial(lzma.compress, format=lzma.FORMAT_ALONE)
+    packs = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "lzma": alone}
+    for name, pack in packs.items():
         path = tmp_path / f"p.tsv.{name}"
         path.write_bytes(pack(text.encode()))
         assert read_pairs(path)[0].source == tuple(source for source, _ in rows)
@@ -56,8 +67,14 @@ def test_quotation_marks_of_tsv_and_packed_files_are_read(tmp_path):
             read_pairs(path)
     (tmp_path / "long.csv").write_text(f"source,target\n{'1' * 200_000}+2=,3\n")
     assert len(read_pairs(tmp_path / "long.csv")[0].source[0]) == 200_003
-    for begin, told in (("PK\x03\x04", "unpack it first"), ("PAR1", "is a Parquet file: write it")):
-        (tmp_path / "p.jsonl").write_text(begin)
+    for begin, told in (
+        (b"PK\x03\x04", "unpack it first, or save it as CSV"),
+        (b"PAR1", "is a Parquet file: write it"),
+        (b"\x28\xb5\x2f\xfd", "packed with zstd"),
+        (gzip.compress(b"sums.txt\0\0001+2=3\n"), "it has NUL bytes, as UTF-16"),
+        (gzip.compress(b"")[:10] + b"\xff" * 9, "cannot be read"),
+    ):
+        (tmp_path / "p.jsonl").write_bytes(begin)
         with pytest.raises(TaskError, match=told):
             read_pairs(tmp_path / "p.jsonl")
 
@@ -79,6 +96,7 @@ UNREAD = {
     "thousands.csv": ("source,target\n1,000+2=,1,002\n", "line 2 .*4 cells, and the header 2"),
     "named-twice.jsonl": ('{"Source": "1", "source": "2", "target": "3"}', "'Source', 'source'"),
     "tab-later.txt": ("1+2=3\n1+2=\t3\n", "line 2 .*no pair"),
+    "half.json": ('[["1+2=", "3\\ud800"]]', "entry 1 .*half of a character"),
     "blank.jsonl": ('{"source": "1+2=", "target": " "}', "line 1 .*not two texts"),
 }
 
@@ -90,7 +108,7 @@ def test_what_was_found_instead_is_told(tmp_path):
             read_pairs(tmp_path / name)
         assert "source,target" in str(found.value)
     (tmp_path / "p.jsonl").write_bytes(b"\xff\xfe1\x00")
-    with pytest.raises(TaskError, match="UTF-8"):
+    with pytest.raises(TaskError, match=r"as UTF-16.*name a UTF-8 file"):
         read_pairs(tmp_path / "p.jsonl")
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks import TOKEN_TASKS, Problems, TaskError, copying, get_task
+from tasks.published.cfq import KEYS
 from tasks.published.lookup import Lookups
 from tasks.published.scan import meanings
 
@@ -216,9 +217,16 @@ def test_scan_reads_the_public_files(tmp_path):
     task = scan_of(tmp_path, walk, *others)
     assert sum(len(task.split(name)) for name in ("train", "validation")) == 4
     assert task.write(task.split("test"), 0) == "walk twice"
+    task = scan_of(tmp_path, *3 * [walk], *3 * [others[0]], *others[1:], "", "")
+    split = {name: task.split(name) for name in ("train", "validation")}
+    commands = {name: [task.write(p, k) for k in range(len(p))] for name, p in split.items()}
+    assert len(commands["train"]) == 6 and {*commands["validation"]} == {"look", "jump"}
     for line, said in (
         ("IN: walk", "line 2: expected 'IN: command OUT: actions'"),
-        ("IN: fly OUT: I_WALK", "line 2: 'fly' is not a word of SCAN"),
+        ("IN: fly OUT: I_WALK", "line 2: 'fly' does not mean 'I_WALK' in SCAN"),
+        ("IN: run OUT: I_JUMP", "line 2: 'run' does not mean 'I_JUMP' in SCAN"),
+        ("IN: I_RUN OUT: run", "line 2: 'I_RUN' does not mean"),
+        ("IN: walk twice OUT: I_WALK I_WALK", "'walk twice' stands in tasks_train_length.txt and"),
         ("", "line 2: expected"),
     ):
         with pytest.raises(TaskError, match=said):
@@ -233,9 +241,11 @@ SAMPLES = [
 ]
 
 
+WRONG_SAMPLES = ([-1], [True, False], [0, 2])
+
+
 def write_cfq(folder: Path, **changed: object) -> Path:
-    keys = ("questionPatternModEntities", "sparqlPatternModEntities")
-    samples = [dict(zip(keys, pair, strict=True)) for pair in SAMPLES]
+    samples = [dict(zip(KEYS, pair, strict=True)) for pair in SAMPLES]
     chosen = {"trainIdxs": [0, 1], "devIdxs": [2], "testIdxs": [3]}
     (folder / "splits").mkdir(exist_ok=True)
     (folder / "dataset.json").write_text(json.dumps(changed.get("samples", samples)))
@@ -265,6 +275,8 @@ def test_cfq_says_what_is_wrong_with_the_files(tmp_path):
     wrong: list[dict[str, Any]] = [
         *({"samples": {}}, {"samples": [{"questionPatternModEntities": "Who?"}]}),
         *({"chosen": {}}, {"chosen": {"trainIdxs": [9]}}, {"chosen": {"trainIdxs": [0]}}),
+        *({"chosen": {"trainIdxs": t, "devIdxs": [2], "testIdxs": [3]}} for t in WRONG_SAMPLES),
+        {"samples": [dict.fromkeys(KEYS, "")] * 4},
     ]
     for changed in wrong:
         with pytest.raises(TaskError, match=r"cannot be read .*give the public data"):

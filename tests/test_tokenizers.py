@@ -23,6 +23,7 @@ import abc_calib as abc
 from abc_calib.config import ForeignOptions, TrainOptions
 from abc_calib.data.pairs import PairData, PairVocabulary
 from abc_calib.nn.foreign.model import tokenized
+from abc_calib.stages.foreign import check_tokens
 from tasks.pairs import FilePairs
 
 SIGNS = "0123456789+="
@@ -188,6 +189,27 @@ def test_a_decoder_that_panics_is_told_in_a_line(tmp_path):
     task = FilePairs(str(write_pairs(tmp_path / "p.jsonl", [("1+2=", "3")])), str(tmp_path), "=", 2)
     with pytest.raises(abc.UsageError, match=r"decoder fails on .*mend the decoder in tokenizer"):
         PairVocabulary(task)
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (models.BPE(vocab=signs(), merges=[]), "no token for '-', 'x'"),
+        (models.Unigram([(word, -1.0) for word in signs()], 0), "no token for '-', 'x'"),
+        (models.WordLevel(signs(), unk_token="none"), "cannot read '1x='"),
+    ],
+    ids=["drops", "unknown", "raises"],
+)
+def test_characters_that_a_tokenizer_loses_are_named(model, told, tmp_path):
+    made = Tokenizer(model)
+    made.pre_tokenizer = EACH
+    made.add_tokens(["<to>"])
+    made.save(str(tmp_path / "tokenizer.json"))
+    path = write_pairs(tmp_path / "p.jsonl", [("12<to>", "3"), ("1x=", "-7")])
+    vocabulary = PairVocabulary(FilePairs(str(path), str(tmp_path), "<to>", 2))
+    check_tokens(vocabulary, ("12<to>", "3"))
+    with pytest.raises(abc.UsageError, match=told):
+        check_tokens(vocabulary, ("1x=", "-7"))
 
 
 def test_a_problem_is_held_out_however_it_is_spaced(tmp_path):

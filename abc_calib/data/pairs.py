@@ -6,6 +6,7 @@ own stands for an opening token where the tokenizer puts none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from itertools import takewhile
@@ -42,15 +43,13 @@ class PairVocabulary(Vocabulary):
         self.tokenizer = read_tokenizer(Path(task.tokenizer))
         #: how many tokens the tokenizer knows
         self.size = int(self.tokenizer.get_vocab_size(with_added_tokens=True))
-        name = getattr(self.tokenizer.model, "unk_token", None)
-        #: what stands for what it does not know, if anything does
-        self.unknown = None if name is None else self.tokenizer.token_to_id(name)
         symbols = (self.tokenizer.id_to_token(token) or "" for token in range(self.size))
         self.symbols = [*symbols, PAD, ""]
         numbers = list(enumerate(self.symbols))
         self.ids = {symbol: i for i, symbol in reversed(numbers)}  # the tokenizer's own come first
         self.eos, self.pad = task.eos, self.size
 
+        self.encoded(task.pairs.source[:1])  # which says what it cannot read
         whole = self.tokenizer.encode(task.pairs.source[0])
         text = [k for k, special in enumerate(whole.special_tokens_mask) if not special]
         start, end = (text[0], text[-1] + 1) if text else (0, 0)
@@ -65,6 +64,9 @@ class PairVocabulary(Vocabulary):
         self.behind = self.suffix[: int(self.closed)]
         self.named = (*named, *self.behind)
         self.delimiters = (self.sos, *self.named)
+        added = self.tokenizer.get_added_tokens_decoder().items()
+        #: special tokens that do not end a part of a source
+        self.special = {token for token, entry in added if entry.special} - {*named}
 
     @cache  # noqa: B019
     def plain(self, token: int) -> str:
@@ -75,8 +77,34 @@ class PairVocabulary(Vocabulary):
 
     def encoded(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts, without special tokens that the tokenizer adds."""
-        encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        try:
+            encodings = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        except Exception as error:  # the library raises nothing more exact
+            for text in texts if len(texts) > 1 else ():
+                self.encoded([text])
+            raise UsageError(
+                f"the tokenizer cannot read {texts[0]!r} ({error}): leave it out, or train a "
+                "model with all of its signs"
+            ) from None
         return [encoding.ids for encoding in encodings]
+
+    def unread(self, texts: Sequence[str]) -> list[str]:
+        """Up to 6 characters of texts that the tokenizer drops or does not know, or such texts.
+
+        BPE without a token for unknown text drops it.
+        """
+        model, rows = json.loads(self.tokenizer.to_str())["model"], self.encoded(texts)
+        name, signs = model.get("unk_token"), sorted({*"".join(texts)})
+        unknown = model.get("unk_id") if name is None else self.tokenizer.token_to_id(name)
+        tokens, lost = {token for row in rows for token in row}, []
+        if unknown in tokens:
+            lost = [c for c in signs if unknown in self.encoded([c])[0]]
+            lost = lost or [t for t, row in zip(texts, rows, strict=True) if unknown in row]
+        elif unknown is None and model["type"] == "BPE":
+            shown = "".join(map(self.plain, tokens))
+            signs = [c for c in signs if not c.isspace() and c not in shown]
+            lost = [c for c in signs if not any(map(self.plain, self.encoded([c])[0]))]
+        return lost[:6]
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of sources, without what each begins with."""

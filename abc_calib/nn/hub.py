@@ -72,7 +72,8 @@ class HubModel(PreTrainedModel):
         ``dtype``. ``hf download USER/NAME --local-dir FOLDER`` makes a folder of a model on the
         hub.
         """
-        described, weights = read_folder(Path(folder))
+        folder = Path(folder) / (kwargs.pop("subfolder", None) or "")
+        described, weights = read_folder(folder)
         if described.get("model_type") != cls.config_class.model_type:
             kind = cls.config_class.model_type
             raise AbcError(f"{folder} is not a model of type {kind}: name another folder")
@@ -117,9 +118,17 @@ class HubModel(PreTrainedModel):
         return ids.masked_fill(~valid, self.network.pad)
 
     def _source(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        if ids.ndim != 2 or not len(ids):
+            raise UsageError(f"input_ids have the shape {(*ids.shape,)}: give (b, n)")
         source = self._padded(ids, mask, "input_ids")
         if source.shape[1] == 0 or bool((source[:, 0] == self.network.pad).any()):
             raise UsageError("a row of input_ids has nothing but padding: leave it out")
+        starts = source == self.network.sos
+        if not bool(starts[:, 0].all()) or int(starts.sum()) > len(source):
+            raise UsageError(
+                f"a row of input_ids does not begin with start token {self.network.sos}, or has "
+                "it twice: the tokenizer writes it, so give it sources without it"
+            )
         return source
 
     def forward(
@@ -128,15 +137,18 @@ class HubModel(PreTrainedModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         output_attentions: bool | None = None,
-        **_: Any,
+        **options: Any,
     ) -> Seq2SeqLMOutput:
         """Logits ``(b, t, v)`` while ``labels (b, t)`` are written, and the mean loss of a token.
 
         ``input_ids (b, s)``; labels are -100 or the pad id where nothing counts. With
         ``output_attentions`` the weights of every head, ``(b, h, i, j)`` a layer.
         """
-        if labels is None:
-            raise UsageError("give labels, which the logits are of; generate() writes without")
+        if labels is None or options.get("decoder_input_ids") is not None:
+            raise UsageError(
+                "give labels, which the logits are of, and no decoder_input_ids, which follow from "
+                "them; generate() writes without"
+            )
         source = self._source(input_ids, attention_mask)
         target = self._padded(labels.masked_fill(labels == -100, self.network.pad), None, "labels")
         logits = self.network(source, target)

@@ -69,7 +69,8 @@ class LineGather:
         if lines.anchors > anchors.shape[2]:
             raise UsageError(
                 f"the bias counts from segment {lines.anchors - DELIMITERS - 1} of the source, "
-                f"which has {anchors.shape[2] - DELIMITERS - 1}: use the bias of the same task"
+                f"which has {anchors.shape[2] - DELIMITERS - 1}: use the bias of the same task, "
+                "and whole sources"
             )
         column = queries.position if view.site == "encoder" else queries.column
         origin, slope, shift, low, high, leaves, down, step = lines.formulas

@@ -96,14 +96,17 @@ def described(data: Path | str, delimiters: str, task: str = "") -> dict[str, An
     """The options of the task that a file of pairs is, its rule found; wrong pairs are refused."""
     path = Path(data).resolve()
     pairs, sha256 = read_pairs(path)
-    spaced = sum(target != target.rstrip() for target in pairs.target)
-    if 0 < spaced < len(pairs):
-        raise UsageError(
-            f"{spaced} of {len(pairs)} targets in {path.name} end in spaces, and nothing tells "
-            "which: write all alike"
-        )
+    both = [*zip(pairs.source, pairs.target, strict=True)]
+    aligned = len({(len(a), len(b)) for a, b in both}) == len({*map(len, pairs.source)})
+    for where, strip in (("end in", str.rstrip), ("begin with", str.lstrip))[: 2 - aligned]:
+        spaced = sum(target != strip(target) for target in pairs.target)
+        if 0 < spaced < len(pairs):
+            raise UsageError(
+                f"{spaced} of {len(pairs)} targets in {path.name} {where} spaces, and nothing "
+                "tells which: write all alike"
+            )
     targets: dict[str, str] = {}
-    for source, target in zip(pairs.source, pairs.target, strict=True):
+    for source, target in both:
         if targets.setdefault(source, target) != target:
             raise UsageError(
                 f"pairs in {path.name} contradict each other: {source!r} has the targets "
@@ -162,13 +165,17 @@ def check_pairs(pairs: PairData, network: Any) -> None:
 
 
 def check_tokens(vocab: PairVocabulary, texts: tuple[str, ...]) -> None:
-    """``UsageError`` for texts that a tokenizer hides: without tokens, or several digits in one."""
-    unknown, tokens = vocab.unknown, {token for row in vocab.encoded(texts) for token in row}
-    if unknown in tokens:
-        lacking = [c for c in sorted({*"".join(texts)}) if unknown in vocab.encoded([c])[0]]
+    """``UsageError`` for texts that a tokenizer hides, special tokens, and digits in one token."""
+    if unread := vocab.unread(texts):
         raise UsageError(
-            f"the tokenizer has no token for {', '.join(map(repr, lacking[:6])) or 'some texts'}: "
-            "leave them out of the pairs, or train a model with them"
+            f"the tokenizer has no token for {', '.join(map(repr, unread))}: leave them out of the "
+            "pairs, or train a model with them"
+        )
+    tokens = {token for row in vocab.encoded(texts) for token in row}
+    if special := tokens & vocab.special:
+        raise UsageError(
+            f"{vocab.symbols[min(special)]!r} stands in a text of the pairs, and is a special "
+            "token of the tokenizer: leave it out, or name it as a delimiter"
         )
     for token in sorted(tokens):
         if sum(c.isdigit() for c in vocab.plain(token)) > 1:

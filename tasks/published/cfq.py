@@ -35,6 +35,15 @@ def query_words(text: str) -> list[str]:
     return [f"m_{word[2:]}" if word.startswith("m.") else word for word in words]
 
 
+def _sample(samples: list[dict[str, str]], k: int) -> tuple[list[str], list[str]]:
+    """The words of a question and of its query; an error where there are none."""
+    question, query = (samples[k][key] for key in KEYS)
+    words = question_words(question), query_words(query)
+    if type(k) is not int or k < 0 or not all(words):
+        raise ValueError(f"{k!r} names no sample with a question and a query")
+    return words
+
+
 class Cfq(SetTask):
     """Questions to queries, read from files: ``data`` is the folder of the public data.
 
@@ -89,12 +98,10 @@ class Cfq(SetTask):
             path = self.data / "splits" / f"{LENGTH_SPLIT}.json"
             chosen = json.loads(text_of(path))
             parts = {
-                part: [
-                    (question_words(question), query_words(query))
-                    for question, query in ([samples[k][key] for key in KEYS] for k in chosen[name])
-                ]
-                for part, name in PARTS.items()
+                part: [_sample(samples, k) for k in chosen[name]] for part, name in PARTS.items()
             }
+            if shared := {*chosen["trainIdxs"]} & {*chosen["devIdxs"], *chosen["testIdxs"]}:
+                raise ValueError(f"sample {min(shared)} is for training and held out")
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
             raise TaskError(f"{path} cannot be read ({e!r}): give the public data") from None
         if not all(parts.values()):

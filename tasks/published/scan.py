@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,7 +26,8 @@ from tasks.published.sets import SetTask
 PRIMITIVES = {w: f"I_{w.upper()}" for w in ("walk", "look", "run", "jump")}
 SIDES = {side: f"I_TURN_{side.upper()}" for side in ("left", "right")}
 TIMES = {"": 1, " twice": 2, " thrice": 3}
-LONGEST_TRAINING, LONGEST = 22, 48
+LONGEST_TRAINING = 22
+FILES = "tasks_train_length.txt", "tasks_test_length.txt"
 VALIDATION = 3920
 """Commands that Ray Chowdhury & Caragea hold out of the 16,990 for training."""
 SPLIT_SEED = 2018
@@ -84,14 +86,21 @@ class Scan(SetTask):
     def sets(self) -> dict[str, Problems]:
         """The length split."""
         if self.data is None:
-            everything = self._pairs(meanings().items())
-            training = everything.between(0, LONGEST_TRAINING)
-            test = everything.between(LONGEST_TRAINING + 1, LONGEST)
+            pairs = meanings().items()
+            trained = [(c, a) for c, a in pairs if len(a.split()) <= LONGEST_TRAINING]
+            tested = [(c, a) for c, a in pairs if len(a.split()) > LONGEST_TRAINING]
         else:
-            training = self._read(self.data / "tasks_train_length.txt")
-            test = self._read(self.data / "tasks_test_length.txt")
+            trained, tested = (self._read(self.data / name) for name in FILES)
+        if shared := {*trained} & {*tested}:
+            raise TaskError(
+                f"{min(shared)[0]!r} stands in {' and in '.join(FILES)}: keep it in one of them"
+            )
+        training, test = self._pairs(trained), self._pairs(tested)
+        counts = Counter(trained)
+        repeated = np.array([counts[pair] > 1 for pair in trained])
         order = np.random.default_rng(SPLIT_SEED).permutation(len(training))
-        size = min(VALIDATION, len(training) // 4)
+        order = order[np.argsort(repeated[order], kind="stable")]  # what repeats is not held out
+        size = min(VALIDATION, len(training) // 4, int((~repeated).sum()))
         validation, train = training.take(order[:size]), training.take(order[size:])
         return {"train": train, "validation": validation, "test": test}
 
@@ -99,10 +108,10 @@ class Scan(SetTask):
         commands, actions = zip(*((a.split(), b.split()) for a, b in texts), strict=True)
         return Problems.of(self.tokens(commands), self.tokens(actions))
 
-    def _read(self, path: Path) -> Problems:
+    def _read(self, path: Path) -> list[tuple[str, str]]:
         """A published file: lines ``IN: command OUT: actions``; ``TaskError`` names a bad one."""
         try:
-            lines = text_of(path).splitlines()
+            lines = text_of(path).rstrip().splitlines()
         except (OSError, ValueError) as error:
             raise TaskError(f"{path} cannot be read ({error}): give the published files") from None
         texts = []
@@ -110,12 +119,16 @@ class Scan(SetTask):
             match = re.fullmatch(r"\s*IN:\s*(\S.*?)\s*OUT:\s*(\S.*?)\s*", line)
             if match is None:
                 raise TaskError(f"{path}, line {number}: expected 'IN: command OUT: actions'")
-            if strange := {*f"{match[1]} {match[2]}".split()} - {*self.symbols}:
-                raise TaskError(f"{path}, line {number}: {min(strange)!r} is not a word of SCAN")
-            texts.append((match[1], match[2]))
+            command, actions = (" ".join(text.split()) for text in match.groups())
+            if meanings().get(command) != actions:
+                raise TaskError(
+                    f"{path}, line {number}: {command[:60]!r} does not mean {actions[:60]!r} in "
+                    "SCAN: give the published files"
+                )
+            texts.append((command, actions))
         if not texts:
             raise TaskError(f"{path} is empty: expected lines 'IN: command OUT: actions'")
-        return self._pairs(texts)
+        return texts
 
     def held_out_set(self, length: int, law: str = "uniform") -> Problems:
         return self.sets["validation"].between(0, length)
