@@ -109,6 +109,7 @@ def test_from_a_folder_to_answers_of_any_length(reversing, tmp_path):
     drawn = invoke("heatmap", "--digits", "8", "--format", "png", "--out", str(tmp_path), "-q")
     assert drawn.code == 0, drawn.err
     assert (tmp_path / "bias-cross-layer0.png").is_file()
+    assert abc.export_lines(run).is_file()  # of the lengths that there are
 
     answers_alone(run, SOURCES)
 
@@ -246,7 +247,7 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     (tmp_path / "pointer" / "model.safetensors").write_text(pointer)
     said = refusal(Somebodys(tmp_path / "pointer", somebodys.pairs))
-    assert "is a pointer of Git LFS, not the weights: fetch them with git lfs pull" in said
+    assert "is a pointer of Git LFS, not the file: fetch it with git lfs pull" in said
     config = json.loads((somebodys.folder / "config.json").read_text())
     for change, words in (
         ({"hidden_size": 24}, "does not load"),

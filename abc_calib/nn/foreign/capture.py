@@ -7,6 +7,7 @@ are -100 where nothing counts. Whatever they hold besides, and on whichever side
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import AttentionView, Coords, output_coords
 from abc_calib.nn.base import AttentionWeights
@@ -49,8 +50,8 @@ def capture(
 
     ``model``: of ``transformers``. ``delimiters``: ids of the tokens that end
     the parts of a source, in their order. ``prefix``: how many tokens the tokenizer puts before
-    each source. Positions are counted from the first token that is not padding, unless a batch has
-    ``position_ids``.
+    each source: warns if that is 0 and all begin with ``bos_token_id``. Positions are counted from
+    the first token that is not padding, unless a batch has ``position_ids``.
     """
     check_model(model)
     marks = Marks(delimiters, prefix)
@@ -63,6 +64,14 @@ def capture(
         )
     if how != NAME:
         find_sites(model)  # refuses what lines could not be put into
+    begins = torch.cat([_begin(batch) for batch in batch_list]).unique().tolist()
+    if not marks.prefix and begins == [model.config.bos_token_id]:
+        warnings.warn(
+            f"each source begins with token {begins[0]}, the bos_token_id, which counts as part "
+            "of it: if the tokenizer puts it there, give prefix=1",
+            AbcWarning,
+            stacklevel=2,
+        )
     training = model.training
     try:
         captured = [of_batch(model.eval(), batch, marks) for batch in batch_list]
@@ -117,6 +126,13 @@ def listed_batches(batches: Batch | Iterable[Batch], stream: bool) -> list[Batch
                 "another number of tokens"
             )
     return batch_list
+
+
+def _begin(batch: Batch) -> Tensor:
+    """The first token of each sample that is no padding ``(b, 1)``."""
+    ids = batch["input_ids"]
+    start = batch.get("attention_mask", torch.ones_like(ids)).int().argmax(1, keepdim=True)
+    return ids.gather(1, start.to(ids.device)).cpu()
 
 
 def as_attention(
