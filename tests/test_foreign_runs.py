@@ -18,6 +18,7 @@ from others import as_ids, batch, reversals, saved, sums, tf, tokenizer, train, 
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import abc_calib as abc
+from abc_calib.errors import UsageError
 from abc_calib.reporting.page.commands import commands
 from tasks import TaskError
 
@@ -37,12 +38,15 @@ def test_positions_that_run_out_are_told(tmp_path, runs_root):
     source = f"{'9' * 20}+{'1' * 20}="
     for words in (("eval", "--lengths", "20"), ("predict", source), ("stress", "--lengths", "20")):
         refused = invoke(*words)
-        assert refused.code == 2 and "learned positions, too few for" in refused.err, refused.err
+        assert refused.code == 2 and "24 learned positions, too few for" in refused.err, refused.err
     assert run.task.follows is not None
 
 
 def test_an_evaluation_of_pairs_without_a_rule_takes_the_lengths_that_there_are(reversing):
     run = abc.adopt(reversing.folder, reversing.pairs, "=")
+    with pytest.raises(UsageError, match=r"length 9: .*; choose 1, 2, 3"):
+        abc.evaluate(run, [1, 9])
+    assert not (run.path / "eval.csv").exists()
     rows = abc.evaluate(run, samples=20)
     assert rows["length"].tolist() == [1, 2, 3] and rows["accuracy"].min() > 90
 

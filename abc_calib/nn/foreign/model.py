@@ -104,9 +104,11 @@ class Foreign(Model):
         except IndexError:
             if "learned" not in self.sites.positions:
                 raise
+            count = getattr(self.network.config, "max_position_embeddings", "some")
             raise UsageError(
-                f"{type(self.network).__name__} has learned positions, too few for {tokens} "
-                "tokens: give shorter lengths, or calibrate it, which takes its positions out"
+                f"{type(self.network).__name__} has {count} learned positions, too few for "
+                f"{tokens} tokens: give shorter lengths, or calibrate it, which takes its "
+                "positions out"
             ) from None
 
     def shifted(self, target: Tensor) -> Tensor:
