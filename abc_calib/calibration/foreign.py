@@ -22,10 +22,8 @@ from abc_calib.nn.attend import MASKED
 from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.lines import LineGather
 
-Attention = AttentionWeights | Iterable[AttentionWeights]
 
-
-def evidence_of(attention: Attention) -> Evidence:
+def evidence_of(attention: AttentionWeights | Iterable[AttentionWeights]) -> Evidence:
     """What stands in for a run's evidence: attention that was captured by hand."""
     parts = [attention] if isinstance(attention, AttentionWeights) else list(attention)
     if not parts or not all(isinstance(part, AttentionWeights) for part in parts):
@@ -55,7 +53,7 @@ def evidence_of(attention: Attention) -> Evidence:
 
 
 def fit_lines(
-    attention: Attention,
+    attention: AttentionWeights | Iterable[AttentionWeights],
     *,
     threshold: float = 0.3,
     dirs: Sequence[str] = ("diag", "anti", "vert"),
@@ -68,7 +66,9 @@ def fit_lines(
     return Nnls(evidence_of(attention), options).bias(threshold)
 
 
-def unexplained(attention: Attention, bias: LineBias) -> list[dict[str, Any]]:
+def unexplained(
+    attention: AttentionWeights | Iterable[AttentionWeights], bias: LineBias
+) -> list[dict[str, Any]]:
     """Of each head its lines, and the share of its attention that is off them.
 
     The mean over all rows that count; a head of a stream has its lines at both sites.

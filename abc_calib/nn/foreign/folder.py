@@ -12,10 +12,10 @@ import torch
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
+from abc_calib.nn.base import not_finite
 from abc_calib.nn.foreign.attention import RECORD, Marks, register
 from abc_calib.nn.foreign.inject import put, record_of
 from abc_calib.nn.foreign.sites import explain, find_sites, in_one_line
-from abc_calib.nn.saved import not_finite
 from tasks.written import squeezed
 
 NOT_SHAPE = {RECORD, "attn_implementation", "_name_or_path", "transformers_version", "dtype"}
