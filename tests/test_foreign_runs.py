@@ -18,6 +18,7 @@ from others import as_ids, batch, reversals, saved, sums, tf, tokenizer, train, 
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import abc_calib as abc
+from abc_calib.errors import UsageError
 from abc_calib.reporting.page.commands import commands
 from tasks import TaskError
 
@@ -37,12 +38,15 @@ def test_positions_that_run_out_are_told(tmp_path, runs_root):
     source = f"{'9' * 20}+{'1' * 20}="
     for words in (("eval", "--lengths", "20"), ("predict", source), ("stress", "--lengths", "20")):
         refused = invoke(*words)
-        assert refused.code == 2 and "learned positions, too few for" in refused.err, refused.err
+        assert refused.code == 2 and "24 learned positions, too few for" in refused.err, refused.err
     assert run.task.follows is not None
 
 
 def test_an_evaluation_of_pairs_without_a_rule_takes_the_lengths_that_there_are(reversing):
     run = abc.adopt(reversing.folder, reversing.pairs, "=")
+    with pytest.raises(UsageError, match=r"length 9: .*; choose 1, 2, 3"):
+        abc.evaluate(run, [1, 9])
+    assert not (run.path / "eval.csv").exists()
     rows = abc.evaluate(run, samples=20)
     assert rows["length"].tolist() == [1, 2, 3] and rows["accuracy"].min() > 90
 
@@ -109,6 +113,7 @@ def test_from_a_folder_to_answers_of_any_length(reversing, tmp_path):
     drawn = invoke("heatmap", "--digits", "8", "--format", "png", "--out", str(tmp_path), "-q")
     assert drawn.code == 0, drawn.err
     assert (tmp_path / "bias-cross-layer0.png").is_file()
+    assert abc.export_lines(run).is_file()  # of the lengths that there are
 
     answers_alone(run, SOURCES)
 
@@ -250,7 +255,7 @@ def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     (tmp_path / "pointer" / "model.safetensors").write_text(pointer)
     said = refusal(Somebodys(tmp_path / "pointer", somebodys.pairs))
-    assert "is a pointer of Git LFS, not the weights: fetch them with git lfs pull" in said
+    assert "is a pointer of Git LFS, not the file: fetch it with git lfs pull" in said
     config = json.loads((somebodys.folder / "config.json").read_text())
     for change, words in (
         ({"hidden_size": 24}, "does not load"),

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -23,10 +23,23 @@ from abc_calib.nn.base import AttentionWeights
 from abc_calib.nn.lines import LineGather
 
 
-def evidence_of(parts: Sequence[AttentionWeights]) -> Evidence:
+def evidence_of(attention: AttentionWeights | Iterable[AttentionWeights]) -> Evidence:
     """What stands in for a run's evidence: attention that was captured by hand."""
-    if not parts:
+    parts = [attention] if isinstance(attention, AttentionWeights) else list(attention)
+    if not parts or not all(isinstance(part, AttentionWeights) for part in parts):
         raise UsageError("no attention to fit: give the list that abc.capture gave")
+    if not any(bool(part.rows["self"].any()) for part in parts):
+        raise UsageError(
+            "no attention to fit: no token counts behind a source; give labels that are the ids "
+            "of what is written, and -100 elsewhere"
+        )
+    layers_of = {tuple((site, len(x)) for site, x in part.weights.items()) for part in parts}
+    heads = {layer.shape[1] for part in parts for x in part.weights.values() for layer in x}
+    if len(layers_of) > 1 or len(heads) > 1:
+        raise UsageError(
+            f"attention of other shapes, with {' and '.join(map(str, sorted(heads)))} heads: give "
+            "parts with as many layers, and layers with as many heads"
+        )
     closes = [part.views["cross"].keys.marks for part in parts]
     layers: dict[Site, int] = {site: len(x) for site, x in parts[0].weights.items()}
     return Evidence(
@@ -34,13 +47,13 @@ def evidence_of(parts: Sequence[AttentionWeights]) -> Evidence:
         parts=closes[0].shape[1] - 1,
         length=max(int((marks.diff(dim=1) - 1).max()) for marks in closes),  # the widest part
         layers={"encoder": 0, **layers},
-        heads=parts[0].weights["self"][0].shape[1],
+        heads=heads.pop(),
         stream="encoder" not in parts[0].views,
     )
 
 
 def fit_lines(
-    attention: Sequence[AttentionWeights],
+    attention: AttentionWeights | Iterable[AttentionWeights],
     *,
     threshold: float = 0.3,
     dirs: Sequence[str] = ("diag", "anti", "vert"),
@@ -53,18 +66,22 @@ def fit_lines(
     return Nnls(evidence_of(attention), options).bias(threshold)
 
 
-def unexplained(attention: Sequence[AttentionWeights], bias: LineBias) -> list[dict[str, Any]]:
+def unexplained(
+    attention: AttentionWeights | Iterable[AttentionWeights], bias: LineBias
+) -> list[dict[str, Any]]:
     """Of each head its lines, and the share of its attention that is off them.
 
     The mean over all rows that count; a head of a stream has its lines at both sites.
     """
     evidence, table = evidence_of(attention), []
+    parts = [*evidence.captured()]
+    bias.check({**evidence.layers}, evidence.heads)
     sites: list[Site] = [site for site in ("encoder", "self", "cross") if evidence.layers[site]]
     groups: list[list[Site]] = [["cross", "self"]] if evidence.stream else [[s] for s in sites]
     for group in groups:
-        rows = sum(int(part.rows[group[0]].sum()) for part in attention)
+        rows = sum(int(part.rows[group[0]].sum()) for part in parts)
         for layer in range(evidence.layers[group[0]]):
-            on = [_on_lines(part, bias, site, layer) for part in attention for site in group]
+            on = [_on_lines(part, bias, site, layer) for part in parts for site in group]
             for head, share in enumerate((torch.stack(on).sum(0) / rows).tolist()):
                 lines = [
                     f"{site} {line.label(site)}"

@@ -98,15 +98,21 @@ def calibrate(
     )
 
 
+@torch.inference_mode()
 def advice(model: Model, data: Data, batch: Batch) -> str:
     """What to do about a model that is wrong on its training samples, by what a few of it write."""
     sample = batch.take(torch.arange(min(len(batch), DIAGNOSED)))
     endless = measured(model, data, sample, greedy=True)[0]["too_late"]
     if endless < MANY:
         return "Train it for more steps"
+    symbols, eos = data.vocabulary.symbols, data.vocabulary.eos
+    source, target = sample.source.to(model.device), sample.target.to(model.device)
+    last = int(model(source, target).argmax(-1)[target == eos].mode().values)
+    then = repr(symbols[last]) if last < len(symbols) else f"token {last}"
     return (
-        f"{endless:.0f} % of its answers are right and then go on: it has not learned to end them. "
-        "Train it on targets with their end token"
+        f"{endless:.0f} % of its answers are right and then go on, mostly with {then}, not with "
+        f"the end {symbols[eos]!r}: it has not learned to end them. Train it on targets with their "
+        "end token (of a folder, the first one in eos_token_id)"
     )
 
 

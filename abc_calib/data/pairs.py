@@ -263,16 +263,20 @@ class PairData(Data):
         in_file = bool((self.widths == length).any())
         if kind == "random" and in_file and (length <= self.length or self.task.follows is None):
             return self._of_file(length, n, 3)
-        if self.task.follows is None:
-            raise UsageError(
-                f"length {length}: the pairs follow no rule that is known, and none is so long; "
-                f"choose {', '.join(map(str, np.unique(self.widths)))}"
-            )
+        self.sized(length)
         law = self.laws[kind]
         if law == "hard":
             return self.lay_out(self.task.hard(np.random.default_rng([seed, 4, length]), n, length))
         rng = np.random.default_rng([seed, 3, length])
         return self.lay_out(self.task.sample(rng, n, length, law, exact=True))
+
+    def sized(self, length: Any) -> Any:
+        if (only := self.only_lengths) and super().sized(length) not in only:
+            raise UsageError(
+                f"length {length}: the pairs follow no rule that is known, and none is so long; "
+                f"choose {', '.join(map(str, only))}"
+            )
+        return super().sized(length)
 
     @property
     def only_lengths(self) -> Sequence[int] | None:

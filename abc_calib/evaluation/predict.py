@@ -105,6 +105,8 @@ def answered(
     decoded = evaluator.decode(source, steps, attention, draft=batch.target)
     ids = decoded.ids[0].tolist()
     if eos not in ids:
+        while ids and ids[-1] == data.vocabulary.pad:  # what a tokenizer does not have
+            ids.pop()
         return Answer(problems, batch, decoded, ids, None)
     ids = ids[: ids.index(eos) + 1]
     written = [data.vocabulary.symbols[i] for i in ids[:-1]]
@@ -121,7 +123,7 @@ def predict(model: Model | Evaluator, data: Data, problem: str, show: bool = Fal
     evaluator = evaluator_of(model)
     answer = answered(evaluator, data, problem, 2, show)
     if answer.text is None:
-        steps = len(answer.ids)
+        steps = answer.decoded.ids.shape[1]
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
     places = digit_places(data.layout(answer.problems)) if show else []
     looked = answer.looked(evaluator.model) if show else []

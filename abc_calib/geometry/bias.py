@@ -132,11 +132,17 @@ class LineBias:
         one that closes it. Queries ``i`` are the tokens that the decoder reads (of the encoder
         those of the source); keys ``j`` are tokens of the source, in ``self`` of the output. Keys
         that are closed have -inf; a head without lines adds 0, but to later tokens. Raises
-        ``UsageError`` where the site has no such layer.
+        ``UsageError`` where the site has no such layer, or the source not the parts of its lines.
         """
         if not 0 <= layer < len(self.sites.get(site, ())):
             raise UsageError(f"no lines of {site}-attention in layer {layer}: {self.summary}")
-        heads = self.sites[site][layer]
+        heads, rows = self.sites[site][layer], np.atleast_1d(rows).tolist()
+        part = max((line.segment for head in heads for line in head), default=0)
+        if min(rows, default=0) < 1 or (site != "self" and part > len(layout.parts)):
+            raise UsageError(
+                f"no bias of {site}-attention for rows {rows} and {len(layout.parts)} parts of a "
+                "source: give rows of 1 or more tokens, and a layout with the parts of the lines"
+            )
         opens = np.concatenate([[0], np.cumsum(rows)])
         queries = layout.keys if site == "encoder" else int(opens[-1])
         count = queries if site == "self" else layout.keys

@@ -182,6 +182,11 @@ class Model(nn.Module):
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 
+def not_finite(tensors: Mapping[str, Tensor]) -> str:
+    """The name of a tensor with a number that is not finite, if there is one."""
+    return next((name for name, value in tensors.items() if not torch.isfinite(value).all()), "")
+
+
 def in_float64(model: AnyModel) -> AnyModel:
     """A copy of a model in float64 and evaluation mode; one that is in float64 is its own."""
     if next(model.parameters()).dtype == torch.float64:

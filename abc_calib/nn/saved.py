@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch import Tensor
 from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError
 from abc_calib.files import check_regular, read_json, write_atomically
-from abc_calib.nn.base import Model
+from abc_calib.nn.base import Model, not_finite
 from abc_calib.nn.tokenizer import tokenizer_files
 from abc_calib.plugins import check_model
 
@@ -46,11 +45,6 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
         return load(content), hashlib.sha256(content).hexdigest()
     except (OSError, SafetensorError, ValueError) as error:
         raise AbcError(f"{path.parent} is damaged ({error}): train again") from None
-
-
-def not_finite(tensors: Mapping[str, Tensor]) -> str:
-    """The name of a tensor with a number that is not finite, if there is one."""
-    return next((name for name, value in tensors.items() if not torch.isfinite(value).all()), "")
 
 
 def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -16,6 +17,7 @@ from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.fits.base import LineRow, sinks
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
+from abc_calib.data.pairs import PairData
 from abc_calib.errors import AbcError
 from abc_calib.files import read_text
 from abc_calib.geometry import Heads, Layout, Line, LineBias, Site
@@ -24,9 +26,11 @@ from abc_calib.geometry.layout import read_labels, written_labels
 from abc_calib.reporting.heatmaps import NO_LINE
 from abc_calib.runs import Run
 from abc_calib.text import counted
+from abc_calib.training.trainer import UNREACHED_STEP
 from tasks.rows import ROW
 
 TABLE = "lines.csv"
+SAMPLES = CalibrationOptions().samples
 LAST = -1
 """The layer of a table whose lines come from the last layer and serve all of them."""
 BARE = ("sink", "transparent")
@@ -37,17 +41,21 @@ KeptLines = dict[tuple[str, int, int], list[LineRow]]
 
 @dataclass(frozen=True)
 class Problem:
-    """The shape of one problem: its source, and how many tokens each row of its output has."""
+    """The shape of one problem: its source, and how many tokens each row of its output has.
+
+    ``end``: what ends the output; empty for what ends the source.
+    """
 
     source: Layout
     rows: tuple[int, ...]
+    end: str = ""
 
     def labels(self, site: Site) -> tuple[list[str], list[str]]:
         """Return the names of the queries and of the keys at a site."""
         source = self.source.labels()
         if site == "encoder":
             return source, source
-        start, end, steps = source[0], self.source.delimiters[-1], sum(self.rows)
+        start, end, steps = source[0], self.end or self.source.delimiters[-1], sum(self.rows)
         keys = read_labels(steps, start) if site == "self" else source
         queries = written_labels(steps, end)
         for opened in accumulate(self.rows[:-1]):
@@ -98,7 +106,8 @@ def reads(line: Line, site: Site, problem: Problem) -> str:
     Measured in the middle of a problem. Empty where an output has several rows, and in an encoder
     unless all queries read one token: they are not counted by t.
     """
-    keys, middle = problem.labels(site)[1], sum(problem.rows) // 2
+    steps = sum(problem.rows)
+    keys, middle = problem.labels(site)[1], min(steps // 2, steps - 2)
     cells = np.isfinite(
         LineBias({site: (((line,),),)}).matrix(site, 0, problem.source, problem.rows)[0]
     )
@@ -129,7 +138,7 @@ def averaged_attention(run: Run) -> dict[Site, np.ndarray]:
     if is_calibrated(run):
         return stored(run.path / "bias.safetensors")
     model = run.load_model()
-    return average_attention(model, full_length(run.data, CalibrationOptions().samples, model))
+    return average_attention(model, full_length(run.data, SAMPLES, model))
 
 
 def averaged_problem(run: Run, steps: int, keys: int) -> Problem:
@@ -143,12 +152,18 @@ def averaged_problem(run: Run, steps: int, keys: int) -> Problem:
     layout = data.layout_at(data.length)
     if layout.words:
         layout = data.layout_at(keys - 2)
-    if layout.keys != keys:
-        raise AbcError(
-            f"{run}: attention over {keys} source tokens, but {run.task.name} of "
-            f"{data.length} {run.task.unit} has {layout.keys}: calibrate again"
-        )
-    return Problem(layout, (steps,))
+    if layout.keys != keys:  # parts of several widths: the most common ones among the samples
+        batch, pad = data.training(UNREACHED_STEP + 1, SAMPLES, exact=True), data.vocabulary.pad
+        sizes = (x.ne(pad).sum(1) for x in (batch.source, batch.target))
+        alike = torch.stack([*sizes], 1).eq(torch.tensor([keys, steps])).all(1).nonzero()
+        layouts = Counter(data.layout(batch.take(row).problems) for row in alike)
+        if not layouts:
+            raise AbcError(
+                f"{run}: attention over {keys} source tokens, but {run.task.name} of "
+                f"{data.length} {run.task.unit} has {layout.keys}: calibrate again"
+            )
+        ((layout, _),) = layouts.most_common(1)
+    return Problem(layout, (steps,), data.vocabulary.symbols[data.vocabulary.eos])
 
 
 def far_problem(run: Run, near: Problem, digits: int) -> Problem:
@@ -157,8 +172,12 @@ def far_problem(run: Run, near: Problem, digits: int) -> Problem:
     if data.vocabulary.tokens.rows:
         return _in_rows(run, digits)
     layout, (steps,) = data.layout_at(digits), near.rows
-    extra_steps = data.output_steps(layout.widths[0]) - data.output_steps(near.source.widths[0])
-    return Problem(layout, (max(1, steps + extra_steps),))
+    if isinstance(data, PairData):  # which has bounds of output steps alone
+        extra_steps = max(layout.widths) - max(near.source.widths)
+    else:
+        far = data.output_steps(layout.widths[0])
+        extra_steps = far - data.output_steps(near.source.widths[0])
+    return Problem(layout, (max(2, steps + extra_steps),), near.end)
 
 
 def _in_rows(run: Run, size: int | tuple[int, int], steps: int | None = None) -> Problem:

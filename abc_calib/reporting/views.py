@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 
 from abc_calib.config import FigureOptions, build
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.predict import answered
 from abc_calib.files import make_folder, write_atomically
 from abc_calib.geometry import SITES, Site
@@ -206,7 +206,7 @@ def averaged(run: Run, digits: int) -> dict[Site, AttentionView]:
     if is_calibrated(run):
         bias, table, far = run.bias(), kept_lines(run), far_problem(run, near, digits)
         lines = {site: site_lines(bias, table, site, near, far) for site in bias.sites}
-    about = f"averaged attention, {near.source.widths[0]} digits, teacher forcing"
+    about = f"averaged attention, {max(near.source.widths)} digits, teacher forcing"
     return {
         site: AttentionView(
             run.config.task, site, weights, *near.labels(site), about, lines.get(site)
@@ -223,6 +223,8 @@ def _of_source(run: Run, source: str) -> dict[Site, AttentionView]:
     if batch.source.shape[1] + batch.target.shape[1] > MOST:
         raise UsageError(f"--input of {len(source)} characters: give a shorter source to draw")
     answer = answered(model, data, source)
+    if not answer.ids:
+        raise AbcError(f"{run} writes no token of its tokenizer for {source}: nothing to draw")
     tokens, output = answer.tokens(data), answer.symbols(data)
     names = {"encoder": (tokens, tokens), "self": (output, [tokens[0], *output[:-1]])}
     about = f"attention on {source}, greedy decoding"

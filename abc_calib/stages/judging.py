@@ -221,7 +221,8 @@ def export_lines(
 ) -> Path:
     """Write the biases of a calibrated run into an npz file, one array a length, site and layer.
 
-    ``lengths``: of the problems, one random problem of each; by default the training length and 50.
+    ``lengths``: of the problems, one random problem of each; by default the training length and 50,
+    which pairs without a rule do not have.
     Array ``50/cross/layer0``, float32 ``(heads, queries, keys)``, is what is added to the scores of
     that layer; its queries and keys are the tokens of ``50/source`` and ``50/read``, ids of
     ``tokens``. ``out``: a new file, by default ``lines.npz`` in the run's folder. Raises
@@ -233,7 +234,8 @@ def export_lines(
     path = Path(out) if out is not None else loaded.path / "lines.npz"
     if out is not None and path.exists():
         raise UsageError(f"{path} is there already: name a new file")
-    for length in lengths or dict.fromkeys((data.size, data.sized(FAR))):
+    usual = dict.fromkeys((data.size, *(() if data.only_lengths else (data.sized(FAR),))))
+    for length in lengths or usual:
         name = "x".join(map(str, length)) if isinstance(length, tuple) else str(length)
         batch = data.test(length, 1)
         target = batch.target[0].numpy()

@@ -23,8 +23,7 @@ from abc_calib.data import Batch
 from abc_calib.errors import AbcError, Interrupted
 from abc_calib.evaluation import exact_matches
 from abc_calib.files import write_text
-from abc_calib.nn.base import Model, resolve_device
-from abc_calib.nn.saved import not_finite
+from abc_calib.nn.base import Model, not_finite, resolve_device
 from abc_calib.runs import Run
 from abc_calib.stopping import uninterrupted
 from abc_calib.training.step import (

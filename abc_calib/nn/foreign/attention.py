@@ -13,8 +13,9 @@ tokens of the source, lines of self-attention those of the output.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from typing import Any
 
 import torch
@@ -64,14 +65,21 @@ class Marks:
     ``UsageError`` unless delimiters are ids.
     """
 
-    delimiters: tuple[int, ...]
+    delimiters: Sequence[int]
     prefix: int = 0
 
     def __post_init__(self) -> None:
-        if not self.delimiters or not all(isinstance(token, int) for token in self.delimiters):
+        try:
+            ids, prefix = tuple(map(index, self.delimiters)), index(self.prefix)
+        except TypeError:
+            ids, prefix = (), 0
+        if not ids or prefix < 0:
             raise UsageError(
-                "give delimiters: the ids of the tokens that end the parts of a source"
+                "give delimiters, a list of the ids of the tokens that end the parts of a source, "
+                "and as prefix a number of tokens"
             )
+        object.__setattr__(self, "delimiters", ids)
+        object.__setattr__(self, "prefix", prefix)
 
     def of(self, ids: Tensor, mask: Tensor | None) -> Coords:
         """Where the tokens of each source ``(b, s)`` stand, what opens it as its first mark.

@@ -7,6 +7,7 @@ are -100 where nothing counts. Whatever they hold besides, and on whichever side
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_calib.errors import UsageError
+from abc_calib.errors import AbcWarning, UsageError
 from abc_calib.geometry import Site
 from abc_calib.geometry.coords import AttentionView, Coords, output_coords
 from abc_calib.nn.base import AttentionWeights
@@ -24,14 +25,15 @@ from abc_calib.nn.foreign.inject import MARKS
 from abc_calib.nn.foreign.sites import check_model, find_sites
 
 Batch = Mapping[str, Tensor]
+Layers = dict[Site, tuple[Tensor, ...]]
 NAMED = ("input_ids", "attention_mask", "position_ids", "labels", "decoder_input_ids")
 """What is read of a batch."""
 STANDARD = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 """Attention functions that compute what eager attention does."""
 SOURCES: tuple[Site, ...] = ("encoder", "cross")
 """Sites whose keys are tokens of the source."""
-LATER = 1e-4
-"""Attention to later tokens that rounding may leave."""
+LATER, ROUNDED = 1e-4, 0.02
+"""What rounding may leave: of attention to later tokens, and of a row's sum in half precision."""
 
 
 def picked(x: Tensor, at: Tensor, dim: int) -> Tensor:
@@ -48,11 +50,12 @@ def capture(
 
     ``model``: of ``transformers``. ``delimiters``: ids of the tokens that end
     the parts of a source, in their order. ``prefix``: how many tokens the tokenizer puts before
-    each source. Positions are counted from the first token that is not padding, unless a batch has
-    ``position_ids``.
+    each source: warns if that is 0 and all begin with ``bos_token_id``. Positions are counted from
+    the first token that is not padding, unless a batch has ``position_ids``.
     """
     check_model(model)
-    marks, batch_list = Marks((*delimiters,), prefix), listed_batches(batches)
+    marks = Marks(delimiters, prefix)
+    batch_list = listed_batches(batches, not model.config.is_encoder_decoder)
     if (how := model.config._attn_implementation) not in (*STANDARD, NAME):
         raise UsageError(
             f"its attention is computed by {how!r}, a function of its own, and capture reads "
@@ -61,6 +64,14 @@ def capture(
         )
     if how != NAME:
         find_sites(model)  # refuses what lines could not be put into
+    begins = torch.cat([_begin(batch) for batch in batch_list]).unique().tolist()
+    if not marks.prefix and begins == [model.config.bos_token_id]:
+        warnings.warn(
+            f"each source begins with token {begins[0]}, the bos_token_id, which counts as part "
+            "of it: if the tokenizer puts it there, give prefix=1",
+            AbcWarning,
+            stacklevel=2,
+        )
     training = model.training
     try:
         captured = [of_batch(model.eval(), batch, marks) for batch in batch_list]
@@ -94,17 +105,34 @@ def of_batch(model: Any, batch: Batch, marks: Marks) -> AttentionWeights:
     return laid_out(layers, batch, marks)
 
 
-def listed_batches(batches: Batch | Iterable[Batch]) -> list[Batch]:
-    """The batches; ``UsageError`` unless there are some, of tensors."""
+def listed_batches(batches: Batch | Iterable[Batch], stream: bool) -> list[Batch]:
+    """The batches; ``UsageError`` unless there are some, of tensors of shapes that fit."""
     several = [batches] if isinstance(batches, Mapping) else batches
     batch_list = list(several) if isinstance(several, Iterable) else []
     for batch in batch_list or [{}]:
         named = batch if isinstance(batch, Mapping) else {}
-        if not all(isinstance(named.get(name), Tensor) for name in ("input_ids", "labels")):
+        ids, labels = named.get("input_ids"), named.get("labels")
+        if not isinstance(ids, Tensor) or not isinstance(labels, Tensor):
             raise UsageError(
                 "no batches: give at least one, of tensors input_ids, attention_mask and labels"
             )
+        given = (ids, named.get("attention_mask", ids), labels)
+        one, mask, outputs = shapes = [tuple(getattr(x, "shape", ())) for x in given]
+        sized = len(one) == len(outputs) == 2 and 0 not in one and mask == one
+        if not sized or outputs[: 1 + stream] != one[: 1 + stream]:
+            raise UsageError(
+                f"input_ids, attention_mask and labels are {', '.join(map(str, shapes))}: give "
+                "each as (samples, tokens), of one shape; labels of an encoder-decoder may have "
+                "another number of tokens"
+            )
     return batch_list
+
+
+def _begin(batch: Batch) -> Tensor:
+    """The first token of each sample that is no padding ``(b, 1)``."""
+    ids = batch["input_ids"]
+    start = batch.get("attention_mask", torch.ones_like(ids)).int().argmax(1, keepdim=True)
+    return ids.gather(1, start.to(ids.device)).cpu()
 
 
 def as_attention(
@@ -119,21 +147,17 @@ def as_attention(
     ``weights``: a tensor ``(b, h, i, j)`` a layer, each row of which sums to 1; of an
     encoder-decoder by site. ``batch``, ``delimiters`` and ``prefix`` as of ``capture``.
     """
-    (batch,) = listed_batches(batch)
     by_site = weights if isinstance(weights, Mapping) else {"self": weights}
-    return laid_out(by_site, batch, Marks((*delimiters,), prefix))
+    (batch,) = listed_batches([batch], {*by_site} == {"self"})
+    return laid_out(by_site, batch, Marks(delimiters, prefix))
 
 
 def laid_out(weights: Mapping[Any, Any], batch: Batch, marks: Marks) -> AttentionWeights:
     """The weights of each site, or of a stream as ``self``, as our own models give them."""
-    layers = {site: tuple(x or ()) for site, x in weights.items()}
-    flat = [layer for site_layers in layers.values() for layer in site_layers]
-    if not flat or not all(isinstance(x, Tensor) and x.dim() == 4 for x in flat):
-        raise UsageError("no attention weights: one tensor (b, h, i, j) for each layer is needed")
-    ids, stream = batch["input_ids"], {*layers} == {"self"}
-    if stream and any(len(x) != len(ids) or {*x.shape[2:]} != {ids.shape[1]} for x in flat):
-        raise UsageError(f"weights over other tokens than the {tuple(ids.shape)} of input_ids")
-    mask, labels = batch.get("attention_mask", torch.ones_like(ids)), batch["labels"]
+    ids, labels = batch["input_ids"], batch["labels"]
+    mask = batch.get("attention_mask", torch.ones_like(ids))
+    layers = _by_site(weights, ids, labels)
+    stream = "cross" not in layers
     ends = marks.of(ids, mask).marks.expand(len(ids), -1)
     first, last = ends[:, :1], ends[:, -1:]
     at = first + torch.arange(int((last - first).max()) + 1, device=ids.device)
@@ -142,18 +166,47 @@ def laid_out(weights: Mapping[Any, Any], batch: Batch, marks: Marks) -> Attentio
     if not marks.prefix:  # nothing opens it
         at[:, 0] = source[:, 0] = -1
     if stream:  # what closes the source is the output's first token
-        output, labels = _outputs(labels, last)
-        read = [picked(x, output, 2) for x in layers["self"]]
-        self_, cross = ([picked(x, keys, 3) for x in read] for keys in (output, at))
-        layers = {"encoder": (), "self": (*self_,), "cross": (*cross,)}
+        output, labels = _outputs(labels.masked_fill(mask == 0, -100), last)
+        layers = {"self": tuple(picked(x, output, 2) for x in layers["self"])}
     else:
-        across = {site: [picked(x, at, 3) for x in layers.get(site, ())] for site in SOURCES}
-        encoder = [picked(x, at, 2) for x in across["encoder"]]
-        layers = {"encoder": (*encoder,), "self": layers["self"], "cross": (*across["cross"],)}
-    rows: dict[Site, Tensor] = {"encoder": inside, "self": labels >= 0, "cross": labels >= 0}
+        layers["encoder"] = tuple(picked(x, at, 2) for x in layers.get("encoder", ()))
+    rows: dict[Site, Tensor] = {"encoder": at >= 0, "self": labels >= 0, "cross": labels >= 0}
+    layers = {site: _counted(site, x, rows[site]) for site, x in layers.items()}
+    if stream:
+        own, cross = ([picked(x, keys, 3) for x in layers["self"]] for keys in (output, at))
+        layers = {"encoder": (), "self": (*own,), "cross": (*cross,)}
+    else:
+        layers |= {site: tuple(picked(x, at, 3) for x in layers[site]) for site in SOURCES}
+    for number, layer in enumerate(layers["self"]):
+        if layer.numel() and float(layer.triu(1).max()) > LATER:
+            raise UsageError(
+                f"the attention of self in layer {number} is not causal: a token looks at "
+                "later ones, and lines are found in models that write one token after another"
+            )
     views = views_of(Marks(marks.delimiters, 1).of(source, inside), labels, stream)
-    counted = {site: _counted(site, x, rows[site]) for site, x in layers.items()}
-    return AttentionWeights(counted, views, rows)
+    return AttentionWeights(layers, views, {**rows, "encoder": inside})
+
+
+def _by_site(weights: Mapping[Any, Any], ids: Tensor, labels: Tensor) -> Layers:
+    """The layers of each site; ``UsageError`` unless they are over the tokens of a batch."""
+    layers: Layers = {site: tuple(() if x is None else x) for site, x in weights.items()}
+    flat = [layer for site_layers in layers.values() for layer in site_layers]
+    if not flat or not all(isinstance(x, Tensor) and x.dim() == 4 for x in flat):
+        raise UsageError("no attention weights: one tensor (b, h, i, j) for each layer is needed")
+    if {*layers} != {"self"} and {"encoder", *layers} != {"encoder", "self", "cross"}:
+        raise UsageError(
+            f"attention of {', '.join(map(str, layers))}: give a list for a decoder-only model, "
+            "or self, cross and, if it has one, encoder"
+        )
+    (b, n), t = ids.shape, labels.shape[1]
+    sizes = {"encoder": (b, n, n), "self": (b, t, t), "cross": (b, t, n)}
+    for site, site_layers in layers.items():
+        if wrong := [x for x in site_layers if (len(x), *x.shape[2:]) != sizes[site]]:
+            raise UsageError(
+                f"weights over other tokens than the {b, n} of input_ids and the {b, t} of "
+                f"labels: a layer of {site} is {tuple(wrong[0].shape)}"
+            )
+    return layers
 
 
 def views_of(source: Coords, target: Tensor, stream: bool) -> dict[Site, AttentionView]:
@@ -178,20 +231,22 @@ def _outputs(labels: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _counted(site: Site, layers: Sequence[Tensor], rows: Tensor) -> tuple[Tensor, ...]:
-    """The layers with zeros in rows that do not count; ``UsageError`` if others are not a model's.
-
-    Those of an output may look at no later token.
-    """
+    """The layers with zeros in rows that do not count; ``UsageError`` if others are no weights."""
     counted = tuple(torch.where(rows[:, None, :, None], x.detach(), 0.0) for x in layers)
     for number, layer in enumerate(counted):
-        if site == "self" and layer.numel() and float(layer.triu(1).max()) > LATER:
-            raise UsageError(
-                f"the attention of {site} in layer {number} is not causal: a token looks at "
-                "later ones, and lines are found in models that write one token after another"
-            )
-        if not bool(layer.isfinite().all()):
+        if not layer.numel():
+            continue
+        if bool(layer.isnan().any()):
             raise UsageError(
                 f"the attention of {site} in layer {number} holds no numbers (nan): leave out "
                 "samples with rows that may look nowhere"
+            )
+        least, sums = float(layer.min()), layer.sum(3, dtype=torch.float32)
+        off = (sums - rows[:, None].float()).abs()
+        if least < 0 or not float(off.max()) <= ROUNDED:
+            raise UsageError(
+                f"the attention of {site} in layer {number} is not weights: its smallest number "
+                f"is {least:.3g}, and a row sums to {float(sums.flatten()[off.argmax()]):.3g}, "
+                "not to 1: give what softmax returns, before dropout, as (b, h, queries, keys)"
             )
     return counted

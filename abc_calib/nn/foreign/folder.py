@@ -12,6 +12,7 @@ import torch
 from abc_calib.config import ForeignOptions
 from abc_calib.errors import UsageError
 from abc_calib.geometry import LineBias
+from abc_calib.nn.base import not_finite
 from abc_calib.nn.foreign.attention import RECORD, Marks, register
 from abc_calib.nn.foreign.inject import put, record_of
 from abc_calib.nn.foreign.sites import explain, find_sites, in_one_line
@@ -46,6 +47,8 @@ def read_model(folder: Path | str) -> tuple[Any, ForeignOptions]:
     with in_one_line(f"{path} does not load", "save the whole model again, in float32"):
         network = kind.from_pretrained(path, local_files_only=True, use_safetensors=True)
     network, scheme = network.float().eval(), "own"
+    if name := not_finite(dict(network.named_parameters())):
+        raise UsageError(f"{path} is damaged ({name} is not finite): save the model again")
     config = {k: v for k, v in network.config.to_dict().items() if k not in NOT_SHAPE}
     if record := record_of(network):
         with in_one_line(f"{path} has lines that nothing can read", "calibrate its model again"):
@@ -71,11 +74,11 @@ def class_of(path: Path) -> Any:
         raise UsageError(f"{path} has no config.json: name a folder that save_pretrained wrote")
     if (path / "adapter_config.json").exists():
         raise UsageError(f"{path} holds an adapter: save the whole model, with merge_and_unload()")
-    for file in path.glob("*.safetensors"):
+    for file in (*path.glob("*.safetensors"), *path.glob("*.json")):
         with file.open("rb") as opened:
             if opened.read(len(LFS)) == LFS:
                 raise UsageError(
-                    f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
+                    f"{file} is a pointer of Git LFS, not the file: fetch it with git lfs pull"
                 )
     with in_one_line(f"{config} is not a configuration", "save the model again"):
         name = (json.loads(config.read_text()).get("architectures") or [""])[0]
@@ -92,10 +95,16 @@ def class_of(path: Path) -> Any:
 
 def ends_of(network: Any, folder: Path) -> tuple[int, ...]:
     """The ids each of which ends an output; ``UsageError`` if nothing says which."""
+    size = network.get_input_embeddings().num_embeddings
     for config in (network.generation_config, network.config):
         value = getattr(config, END, None)
         ends = tuple(value) if isinstance(value, list) else (value,)
         if all(isinstance(end, int) for end in ends) and ends:
+            if not 0 <= min(ends) <= max(ends) < size:
+                raise UsageError(
+                    f"{folder} ends outputs with the tokens {ends}, and its model has {size}: set "
+                    f"{END} in model.generation_config and model.config, and save it"
+                )
             return ends
     raise UsageError(
         f"nothing in {folder} says which token ends an output: set model.config.{END} and save it"

@@ -48,7 +48,7 @@ def inject(
     the model as it was.
     """
     check_model(model)
-    marks = model.__dict__.get(MARKS) if delimiters is None else Marks((*delimiters,), prefix)
+    marks = model.__dict__.get(MARKS) if delimiters is None else Marks(delimiters, prefix)
     if marks is None:
         raise UsageError("inject does not know the delimiters: capture first, or give delimiters")
     sites = model.__dict__.get(SITES) or find_sites(model)

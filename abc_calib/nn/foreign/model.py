@@ -102,9 +102,13 @@ class Foreign(Model):
         try:
             yield
         except IndexError:
+            if "learned" not in self.sites.positions:
+                raise
+            count = getattr(self.network.config, "max_position_embeddings", "some")
             raise UsageError(
-                f"{type(self.network).__name__} has learned positions, too few for {tokens} "
-                "tokens: give shorter lengths, or calibrate it, which takes its positions out"
+                f"{type(self.network).__name__} has {count} learned positions, too few for "
+                f"{tokens} tokens: give shorter lengths, or calibrate it, which takes its "
+                "positions out"
             ) from None
 
     def shifted(self, target: Tensor) -> Tensor:
@@ -119,14 +123,14 @@ class Foreign(Model):
 
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
-        """As ``generate()`` writes."""
+        """As ``generate()`` writes, up to a token that the tokenizer does not have."""
         ids, mask = self.inputs(source)
         how = {"attention_mask": mask.long(), "max_new_tokens": steps}
         with self._room(ids.shape[1] + steps):
             written = self.network.generate(self._plain(ids), **how)
         written = written[:, ids.shape[1] if self.stream else 1 :]
-        ends = written.eq(self.eos).int()
-        written = written.masked_fill(ends.cumsum(1) > ends, self.pad)
+        ends, unknown = written.eq(self.eos).int(), written.ge(self.vocabulary).cumsum(1) > 0
+        written = written.masked_fill((ends.cumsum(1) > ends) | unknown, self.pad)
         return Decoded(F.pad(written, (0, steps - written.shape[1]), value=self.pad))
 
     @torch.no_grad()
