@@ -236,6 +236,7 @@ def export_lines(
         raise UsageError(f"{path} is there already: name a new file")
     usual = dict.fromkeys((data.size, *(() if data.only_lengths else (data.sized(FAR),))))
     for length in lengths or usual:
+        data.sized(length)  # which refuses what it does not have
         name = "x".join(map(str, length)) if isinstance(length, tuple) else str(length)
         batch = data.test(length, 1)
         target = batch.target[0].numpy()
