@@ -5,6 +5,7 @@ All of them work on arrays of digits, so an operand of 10,000 digits is as good 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
@@ -23,6 +24,22 @@ UNIFORM_LIMIT = 2**20
 """The paper draws its numbers from [0, 2^20] (section 3.3)."""
 
 
+def check_notation(task: Arithmetic) -> None:
+    """Raise ``TaskError`` unless numbers are shown as they are read, and can be read."""
+    digits, operator, count = DIGITS[: task.base], task.operator, task.count
+    if (*task.symbols[: task.base],) != (*digits,):
+        raise TaskError(f"{task.name}: its symbols have to begin with the digits {digits}")
+    if type(count) is not int or count < task.least_count:
+        raise TaskError(f"{task.name} has count = {count!r}: give {task.least_count} or more")
+    if operator is None and count == 1:
+        return
+    if not isinstance(operator, str) or not re.fullmatch(rf"[^\sA-Z{digits}]+", operator):
+        raise TaskError(
+            f"{task.name} has the operator {operator!r}: give a sign between numbers, without "
+            "their digits, capital letters or spaces"
+        )
+
+
 class Arithmetic(Task):
     """A rule on one operand, or on several with an operator between them."""
 
@@ -32,6 +49,7 @@ class Arithmetic(Task):
     operator: ClassVar[str | None] = None
     #: how many operands there are; 0 for any number
     count: ClassVar[int] = 1
+    least_count: ClassVar[int] = 1
     default_base: ClassVar[int] = 10
     kinds = len(hard.NUMBERS) + 2
 

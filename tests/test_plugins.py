@@ -451,6 +451,24 @@ def test_an_operator_in_no_list_is_taken_and_one_that_was_left_out_is_named(abc)
         assert get_task("carets").solve("12^39") == "41"
 
 
+UNREADABLE = {
+    "symbols = tuple('9876543210^')": "its symbols have to begin with the digits 0123456789",
+    "symbols = tuple('0123456789^\\ud800')": r"the symbol '\ud800': give words that can be",
+    "operator = 'X'": "the operator 'X': give a sign",
+    "operator = ' '": "the operator ' ': give a sign",
+    "operator = None": "the operator None: give a sign",
+    "count = 0": "count = 0: give 1 or more",
+    "count = '2'": "count = '2': give 1 or more",
+    "train_length = '7'": "train_length = '7': give a number from 1 on",
+}
+
+
+@pytest.mark.parametrize("line", UNREADABLE)
+def test_what_cannot_be_read_or_shown_is_refused_before_training(abc, line):
+    file = written(CARETS.replace("INIT", f"self.{line}"))
+    assert UNREADABLE[line] in abc("check-task", file, "carets").error(2)
+
+
 def test_a_parameter_that_is_never_filled_is_named(abc):
     file = written(GUIDE.replace("nn.init.zeros_(self.strength)", "pass"))
     said = abc("train", "addition", "--scheme", "nearby", "--plugin", file, *FLAGS).error(2)

@@ -15,6 +15,7 @@ from abc_calib.errors import AbcError, UsageError, shortened
 from abc_calib.plugins.files import PLUGINS, blamed, code_hash, described
 from abc_calib.plugins.registry import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
+from tasks.arithmetic import Arithmetic, check_notation
 
 NEEDED = ("notation", "laws", "symbols", "delimiters", "train_length", "unit", "sampling")
 """What every task has besides its methods."""
@@ -49,12 +50,17 @@ def in_one_line(task: str, problem: str = "the first problems fail") -> Iterator
 
 
 def _check_symbols(name: str, task: Task) -> None:
+    if isinstance(task, Arithmetic):
+        check_notation(task)
+    if type(length := task.train_length) is not int or length < 1:
+        raise UsageError(f"the task {name} has train_length = {length!r}: give a number from 1 on")
     for symbol in task.symbols:
         many = task.symbols.count(symbol) > 1
-        if not isinstance(symbol, str) or symbol in ("", *RESERVED) or many:
+        is_word = isinstance(symbol, str) and symbol.isprintable()
+        if not is_word or symbol in ("", *RESERVED) or many:
             raise UsageError(
-                f"the task {name} has the symbol {shortened(repr(symbol))}: give words, each once, "
-                f"and none of {' '.join(RESERVED)}"
+                f"the task {name} has the symbol {shortened(repr(symbol))}: give words that can be "
+                f"printed, each once, and none of {' '.join(RESERVED)}"
             )
     operator = getattr(task, "operator", None)
     if operator and (operator not in task.symbols or operator not in task.delimiters):
