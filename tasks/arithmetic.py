@@ -15,6 +15,7 @@ import numpy as np
 from abc_calib.text import counted
 from tasks import hard
 from tasks.base import Problems, Size, Task, TaskError, not_a_source
+from tasks.calls import guarded, state_fault
 from tasks.machine import column_machine
 from tasks.ragged import Ragged, Rng, column, from_integers, stack, without_zeros
 from tasks.rules import NoSource, Rule
@@ -91,7 +92,8 @@ class Arithmetic(Task):
     @cached_property
     def _rule(self) -> Rule:
         symbols = range(self.base if self.row_operand is not None else 0)
-        starts = [self.begin(digit) for digit in symbols] or [self.start]
+        begin = guarded(self.begin, "begin", state_fault)
+        starts = [begin(digit) for digit in symbols] or [self.start]
         tapes = range(self.count - (self.row_operand is not None))
         first = column_machine(self.base, self.step, self.end, starts, tapes, symbols)
         return Rule(first, of_row=self.row_operand)

@@ -363,6 +363,8 @@ FAILING = [
     (TASK.replace(ANSWER, "return None"), "AttributeError: 'NoneType' object has no attribute 's"),
     (TASK.replace(ANSWER, "return source if '  ' in source else 1 / 0"), "line 8: ZeroDiv"),
     (TASK.replace(ANSWER, "TASK.append(1); return source + ' a' * (len(TASK) % 2)"), "differ"),
+    (TASK.replace(ANSWER, "return 'z'"), "'z' is written and is not a symbol of again"),
+    (TASK.replace(ANSWER, "raise SystemExit(3)"), "line 8: SystemExit: 3"),
     (TASK + "    symbols = ('a', 'a')\n", "symbol 'a': give words"),
     (TASK + "    notation = 'pictures'\n", "has the notation 'pictures': choose digits or rows"),
     (TASK + "    train_length = property(lambda self: 1 / 0)\n", "cannot be made (my_task.py"),
@@ -397,6 +399,7 @@ def test_check_task_says_in_a_line_that_a_step_fails(abc):
     file = written(GUIDE.replace("def step(self, borrow, a, b):", "def step(self, borrow, a):"))
     said = abc("check-task", file, "minus").error(2)
     assert "the first problems fail (my_task.py, line 15: TypeError: Minus.step() takes" in said
+    assert said.endswith("but 4 were given, in step(0, 0, 0))")
 
 
 def test_what_is_no_file_is_refused(abc):

@@ -597,9 +597,11 @@ class Pauses(Copied):
 
 def test_rows_are_made_of_words():
     for writes in (("nothing",), ("closed",), 3, type("Word", (str,), {})("a")):
-        with pytest.raises(TaskError, match=r"a step writes .*: give a text, or None"):
+        with pytest.raises(
+            TaskError, match=r"step\(.*\) gives .*: give a text as the word, or None"
+        ):
             type("_", (Pauses,), {"writes": writes})().rule()
-        with pytest.raises(TaskError, match="an end gives"):
+        with pytest.raises(TaskError, match=r"end\(.*\) gives"):
             type("_", (Copied,), {"end": lambda *_, x=writes: (x,)})().rule()
 
 

@@ -43,7 +43,7 @@ def in_one_line(task: str, problem: str = "the first problems fail") -> Iterator
         yield
     except AbcError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if origin("task", task) is None and not blamed(error):
             raise
         raise UsageError(f"task {task}: {problem} ({described(error)})") from None
