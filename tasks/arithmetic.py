@@ -14,7 +14,7 @@ import numpy as np
 
 from abc_calib.text import counted
 from tasks import hard
-from tasks.base import Problems, Size, Task, TaskError, not_a_source
+from tasks.base import MOST_TRIES, Problems, Size, Task, TaskError, not_a_source
 from tasks.calls import guarded, state_fault
 from tasks.machine import column_machine
 from tasks.ragged import Ragged, Rng, column, from_integers, stack, without_zeros
@@ -103,7 +103,7 @@ class Arithmetic(Task):
         try:
             (row,) = self._rule.rows(self.tapes(operands))
         except NoSource as error:
-            raise self._not_a_source(operands, int(error.args[0][0])) from None
+            raise self._not_a_source(operands, int(error.args[0][0])) from error
         return row
 
     def tapes(self, operands: tuple[Ragged, ...]) -> list[Ragged]:
@@ -123,8 +123,17 @@ class Arithmetic(Task):
         return TaskError(f"{source} is not a source of {self.name}: write {self.usage}")
 
     def problems(self, *operands: Ragged) -> Problems:
-        """Operands that were drawn, with their answers; a rule may put them in order first."""
-        return Problems(operands, self.answer(*operands))
+        """Operands that were drawn and are sources, with their answers.
+
+        A rule may put them in order first.
+        """
+        try:
+            return Problems(operands, self.answer(*operands))
+        except TaskError as error:
+            if not isinstance(error.__cause__, NoSource):
+                raise
+            kept = np.delete(np.arange(len(operands[0])), error.__cause__.args[0])
+            return self.problems(*(operand.take(kept) for operand in operands))
 
     def tokens(self, size: Size) -> int:
         """The longest output for operands of a size, its end left out."""
@@ -241,6 +250,15 @@ class Arithmetic(Task):
         parts balanced to one part carry.
         """
         self.check_sampling(length, law)
+        problems = self._sampled(rng, n, length, law, exact)
+        for _ in range(MOST_TRIES):
+            if len(problems) >= n:
+                break
+            problems = problems.joined(self._sampled(rng, n, length, law, exact))
+        return problems if len(problems) <= n else problems.take(np.arange(n))
+
+    def _sampled(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> Problems:
+        """At most ``n`` of them: those that are drawn and are no sources are left out."""
         if law == "mixed":
             chains = n // 4
             parts = [

@@ -565,6 +565,10 @@ def test_a_step_on_digits_is_a_rule():
     assert Same().solve("1234") == "1234"
     with pytest.raises(TaskError, match="127 is not a source of same"):
         Same().solve("127")
+    drawn = Same().sample(np.random.default_rng(0), 50, 6, "mixed")
+    assert len(drawn) == 50 and not (drawn.operands[0].flat == 7).any()
+    assert Same().hard(np.random.default_rng(0), 50, 6)
+    assert all(len(Same().mutated(np.random.default_rng(k), drawn, 1)) for k in range(50))
 
 
 TURNS = itertools.cycle((0, 1))
