@@ -454,6 +454,20 @@ def test_an_operator_in_no_list_is_taken_and_one_that_was_left_out_is_named(abc)
         assert get_task("carets").solve("12^39") == "41"
 
 
+def test_a_task_of_one_base_is_opened_again(abc):
+    init = "__init__(self, base=None):\n        super().__init__(base)"
+    alone = "options = ()\n    def __init__(self):\n        super().__init__(7)"
+    text = CARETS.replace("def " + init, alone).replace("INIT", "pass")
+    file = written(text.replace('"^"', '"+"'))
+    assert abc("train", "carets", "--plugin", file, *FLAGS).code == 0
+    run = Run.open()
+    assert (run.config.base, run.task.base) == (7, 7) and "--base" not in commands(run)[0]
+    assert "has no option 'base'" in abc("check-task", file, "carets", "--base", 5).error(2)
+    forget()
+    written(text.replace("options = ()", ""))
+    assert "unexpected keyword argument 'base'" in abc("check-task", file, "carets").error(2)
+
+
 UNREADABLE = {
     "symbols = tuple('9876543210^')": "its symbols have to begin with the digits 0123456789",
     "symbols = tuple('0123456789^\\ud800')": r"the symbol '\ud800': give words that can be",

@@ -23,12 +23,17 @@ RESERVED = ("$", "&", "@")
 """Symbols of the beginning, the end and the padding."""
 
 
-def make_task(name: str, **options: Any) -> Task:
-    """``tasks.get_task``, of installed packages too; ``UsageError`` for a user's that fails."""
-    if name not in FROM_FILES:
-        find("task", name)
+def make_task(name: str, base: int | None = None, **options: Any) -> Task:
+    """``tasks.get_task``, of installed packages too; ``UsageError`` for a user's that fails.
+
+    ``base`` may be the one of a task that has one alone, as a run has recorded it.
+    """
+    kind = FROM_FILES.get(name) or find("task", name)
     with in_one_line(name, "cannot be made"):
-        task = get_task(name, **options)
+        takes = "base" in kind.options
+        task = get_task(name, **options, base=base if takes else None)
+        if (own := getattr(task, "base", None)) != base:
+            task = get_task(name, **options, base=own if takes else base)  # as a run makes it
         for attribute in NEEDED:
             getattr(task, attribute)
         if origin("task", name) is not None:
