@@ -26,6 +26,7 @@ from abc_calib.calibration import trial
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.positions import SCHEMES, Scheme
 from abc_calib.plugins import files
+from abc_calib.plugins.origins import typed_hash
 from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.sweeps import Job, Test, engine, run_jobs
@@ -239,11 +240,34 @@ def test_a_class_that_was_typed_can_be_typed_again_and_not_changed():
     assert Run.open(run.path)  # a comment is no change
     changed = typed(TASK + "    train_length = 5\n")
     stages.train(changed, **TINY)
-    with pytest.raises(UsageError, match="comes from a class in Python with the SHA-256"):
+    with pytest.raises(
+        UsageError, match=r"class in Python with the SHA-256 .*: define it as it was"
+    ):
         Run.open(run.path)
     del TASKS["again"]
     with pytest.raises(UsageError, match="was a class in Python: write it into a file"):
         Run.open(run.path)
+
+
+def test_what_a_typed_class_uses_is_part_of_it():
+    """Typed bases, and globals that its functions call, also by way of others."""
+    used = """
+def inner(x): return x + 1
+def helper(x): return [inner(y) for y in x]
+class Base: size = 3
+unused = 4
+class Own(Base):
+    def solve(self, x): return helper(x), self.unused
+"""
+
+    def digest(*change: str) -> str:
+        scope: dict[str, Any] = {"__name__": "typed"}
+        exec(used.replace(*change) if change else used, scope)
+        return typed_hash(scope["Own"])
+
+    assert digest() == digest() == digest("unused = 4", "unused = 5")
+    for old, new in (("x + 1", "x + 2"), ("size = 3", "size = 4")):
+        assert digest(old, new) != digest()
 
 
 LONG = """
