@@ -5,6 +5,7 @@ All of them work on arrays of digits, so an operand of 10,000 digits is as good 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,7 +14,8 @@ import numpy as np
 
 from abc_calib.text import counted
 from tasks import hard
-from tasks.base import Problems, Size, Task, TaskError, not_a_source
+from tasks.base import MOST_TRIES, Problems, Size, Task, TaskError, not_a_source
+from tasks.calls import guarded, state_fault
 from tasks.machine import column_machine
 from tasks.ragged import Ragged, Rng, column, from_integers, stack, without_zeros
 from tasks.rules import NoSource, Rule
@@ -21,6 +23,22 @@ from tasks.rules import NoSource, Rule
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 UNIFORM_LIMIT = 2**20
 """The paper draws its numbers from [0, 2^20] (section 3.3)."""
+
+
+def check_notation(task: Arithmetic) -> None:
+    """Raise ``TaskError`` unless numbers are shown as they are read, and can be read."""
+    digits, operator, count = DIGITS[: task.base], task.operator, task.count
+    if (*task.symbols[: task.base],) != (*digits,):
+        raise TaskError(f"{task.name}: its symbols have to begin with the digits {digits}")
+    if type(count) is not int or count < task.least_count:
+        raise TaskError(f"{task.name} has count = {count!r}: give {task.least_count} or more")
+    if operator is None and count == 1:
+        return
+    if not isinstance(operator, str) or not re.fullmatch(rf"[^\sA-Z{digits}]+", operator):
+        raise TaskError(
+            f"{task.name} has the operator {operator!r}: give a sign between numbers, without "
+            "their digits, capital letters or spaces"
+        )
 
 
 class Arithmetic(Task):
@@ -32,6 +50,7 @@ class Arithmetic(Task):
     operator: ClassVar[str | None] = None
     #: how many operands there are; 0 for any number
     count: ClassVar[int] = 1
+    least_count: ClassVar[int] = 1
     default_base: ClassVar[int] = 10
     kinds = len(hard.NUMBERS) + 2
 
@@ -73,7 +92,8 @@ class Arithmetic(Task):
     @cached_property
     def _rule(self) -> Rule:
         symbols = range(self.base if self.row_operand is not None else 0)
-        starts = [self.begin(digit) for digit in symbols] or [self.start]
+        begin = guarded(self.begin, "begin", state_fault)
+        starts = [begin(digit) for digit in symbols] or [self.start]
         tapes = range(self.count - (self.row_operand is not None))
         first = column_machine(self.base, self.step, self.end, starts, tapes, symbols)
         return Rule(first, of_row=self.row_operand)
@@ -83,7 +103,7 @@ class Arithmetic(Task):
         try:
             (row,) = self._rule.rows(self.tapes(operands))
         except NoSource as error:
-            raise self._not_a_source(operands, int(error.args[0][0])) from None
+            raise self._not_a_source(operands, int(error.args[0][0])) from error
         return row
 
     def tapes(self, operands: tuple[Ragged, ...]) -> list[Ragged]:
@@ -103,8 +123,17 @@ class Arithmetic(Task):
         return TaskError(f"{source} is not a source of {self.name}: write {self.usage}")
 
     def problems(self, *operands: Ragged) -> Problems:
-        """Operands that were drawn, with their answers; a rule may put them in order first."""
-        return Problems(operands, self.answer(*operands))
+        """Operands that were drawn and are sources, with their answers.
+
+        A rule may put them in order first.
+        """
+        try:
+            return Problems(operands, self.answer(*operands))
+        except TaskError as error:
+            if not isinstance(error.__cause__, NoSource):
+                raise
+            kept = np.delete(np.arange(len(operands[0])), error.__cause__.args[0])
+            return self.problems(*(operand.take(kept) for operand in operands))
 
     def tokens(self, size: Size) -> int:
         """The longest output for operands of a size, its end left out."""
@@ -221,6 +250,15 @@ class Arithmetic(Task):
         parts balanced to one part carry.
         """
         self.check_sampling(length, law)
+        problems = self._sampled(rng, n, length, law, exact)
+        for _ in range(MOST_TRIES):
+            if len(problems) >= n:
+                break
+            problems = problems.joined(self._sampled(rng, n, length, law, exact))
+        return problems if len(problems) <= n else problems.take(np.arange(n))
+
+    def _sampled(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> Problems:
+        """At most ``n`` of them: those that are drawn and are no sources are left out."""
         if law == "mixed":
             chains = n // 4
             parts = [

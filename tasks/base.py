@@ -21,6 +21,9 @@ from abc_calib.errors import UsageError
 from tasks.ragged import Ragged, Rng, stack
 from tasks.rules import Rule
 
+MOST_TRIES = 20
+"""Draws of a number of problems, where many that are drawn are no sources."""
+
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:
     """What to say of a name that a registry does not hold: the one that is meant, or all."""

@@ -186,4 +186,5 @@ def mutated(task: Any, rng: Rng, parents: Problems, n: int) -> Problems:
                 part[start:stop] = np.roll(part[start:stop], 1)
             part[0] = part[0] if part[0] or len(part) == 1 else 1
         operands.append(Ragged(values, lengths))
-    return task.problems(*operands)
+    children = task.problems(*operands)
+    return children if len(children) else parents.take(rows)  # none of them is a source

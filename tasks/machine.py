@@ -14,7 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from abc_calib.errors import shortened
 from tasks.base import TaskError
+from tasks.calls import (
+    digit_fault,
+    end_fault,
+    guarded,
+    last_fault,
+    move_fault,
+    state_fault,
+    word_fault,
+    wrong,
+)
 from tasks.rules import END, NO, ROW, Transducer, reduced
 
 Step = Callable[..., tuple[Hashable, str | None] | None]
@@ -55,9 +66,10 @@ def machine(
     number = {word: i for i, word in enumerate(symbols)}
     codes: dict[Any, int] = {None: base, NOTHING: base + 1, ROW: base + 2, END: base + 3, **number}
     columns = [*product((*symbols, None), repeat=k)]
-    row = _Row(step, end, lag, {*closers}, turns)
-    begun = [("on", (False,) * k, 0, state) for state in [x for x, _, _ in starts] or [start]]
-    states: dict[Any, int] = {state: i for i, state in enumerate(dict.fromkeys(begun))}
+    step = guarded(step, "step", move_fault)
+    row = _Row(step, guarded(end, "end", end_fault(number)), number, lag, {*closers}, turns)
+    before = _hashable([x for x, _, _ in starts] or [start])
+    states = {("on", (False,) * k, 0, state): i for i, state in enumerate(dict.fromkeys(before))}
     tables = list[np.ndarray]()
     for state in (queue := [*states]):
         table = np.full((2, len(columns)), NO)
@@ -65,34 +77,47 @@ def machine(
             if (move := row.move(state, column)) is None:
                 continue
             following, word = move
-            if word not in codes:
-                raise TaskError(f"{word!r} is written and is not a symbol: {_listed(symbols)}")
             if following not in states:
                 states[following] = len(states)
                 queue.append(following)
             table[:, at] = states[following], codes[word]
         tables.append(table)
-        _check_count(states, columns)
+        _check_count(queue[-1][3], len(queue), len(columns))
     after, written = np.swapaxes(tables, 0, 1).reshape(2, -1, *(base + 1,) * k)
     what: dict[str, Any] = {"closers": tuple(number[word] for word in closers)}
     for name, words in ("symbols", [x for _, x, _ in starts]), ("openers", [x for *_, x in starts]):
         what[name] = tuple(number.get(x or "", base) for x in words) if any(words) else ()
-    first = tuple(states[state] for state in begun)
+    first = tuple(states["on", (False,) * k, 0, state] for state in before)
     whole = Transducer(base, tuple(tapes), first, after, written, words=True, lag=lag, **what)
     if not (transducer := reduced(whole)).states:
-        raise TaskError("no source ends: step or end gives None wherever one could")
+        raise TaskError(NO_END)
     return transducer
 
 
-def _listed(symbols: Sequence[str]) -> str:
-    return f"they are {', '.join(symbols[:10])}{', ...' * (len(symbols) > 10)}"
+NO_END = "no source ends: step or end gives None wherever one could"
 
 
-def _check_count(states: Collection[Any], letters: Sequence[Any]) -> None:
-    if len(states) > (most := min(MOST_STATES, MOST_ENTRIES // len(letters))):
+def _hashable(starts: Sequence[Any]) -> Sequence[Any]:
+    for state in starts:
+        if why := state_fault(state):
+            raise TaskError(f"the start is {shortened(repr(state))}: {why}")
+    return starts
+
+
+def _check_count(last: Any, count: int, columns: int) -> None:
+    if count > (most := min(MOST_STATES, MOST_ENTRIES // columns)):
+        each = f" with {columns:,} different columns each" if most < MOST_STATES else ""
         raise TaskError(
-            f"more than {most:,} states: a rule has a bounded number "
-            "of them; does its state count, or hold all that was read?"
+            f"more than {most:,} states{each}, such as {shortened(repr(last))}: a rule has a "
+            "bounded number of them; does its state count, or hold all that was read?"
+        )
+
+
+def _check_columns(tapes: int, each: str, letters: int) -> None:
+    if letters**tapes > MOST_ENTRIES:
+        raise TaskError(
+            f"a column reads {tapes} {each}: more than {MOST_ENTRIES:,} different columns; read "
+            "fewer at once, or give fewer symbols"
         )
 
 
@@ -113,6 +138,7 @@ class _Row:
 
     step: Step
     end: End
+    symbols: Collection[str]
     lag: int
     closers: set[str]
     turns: Sequence[int]
@@ -134,9 +160,11 @@ class _Row:
         if not all(ended):
             if kind != "on" or (move := self.step(of, *column)) is None:
                 return None
-            following, word = _checked(move)
+            following, word = move
             if late:
                 return (*on, following), NOTHING
+            if why := word_fault(word, self.symbols):
+                raise wrong(self.step.__name__, (of, *column), move, f": {why}")
             if word == END:  # whatever else is read
                 return ("over", ended, 0, 0), END
             return self._written((*on, following), word, ended)
@@ -146,7 +174,7 @@ class _Row:
             return None  # nothing was read
         if kind == "on" and late:
             return (*on, of), NOTHING
-        if kind == "on" and not _is_end(of := self.end(of)):
+        if kind == "on" and (of := self.end(of)) is None:
             return None
         return self._written(("end", ended, 0, tuple(of[1:])), of[0] if of else None, ended)
 
@@ -161,27 +189,6 @@ class _Row:
             raise TaskError(f"a row closes with {ROW}: it has closers, so give one of them")
         closes = word is None or word in (ROW, END) or word in self.closers
         return ("done", ended, 0, 0) if closes else following, word
-
-
-def _checked(move: Any) -> Any:
-    """What a step gives; ``TaskError`` where it is not a state and a word."""
-    if not isinstance(move, tuple) or len(move) != 2 or not isinstance(move[0], Hashable):
-        raise TaskError(f"a step gives {move!r}: give (next state, word), or None")
-    if type(move[1]) is not str and move[1] is not None:
-        raise TaskError(f"a step writes {move[1]!r}: give a text, or None")
-    return move
-
-
-def _is_end(words: Any) -> bool:
-    """May a source end where these words follow? ``TaskError`` where they are none."""
-    if words is None:
-        return False
-    plain = isinstance(words, tuple | list) and {*map(type, words)} <= {str}
-    if not plain or {*words[:-1]} & {ROW, END}:
-        raise TaskError(
-            f"an end gives {words!r}: give a tuple of words, {ROW} or {END} last, or None"
-        )
-    return True
 
 
 def column_machine(
@@ -199,25 +206,25 @@ def column_machine(
     digits behind the last column, at most one; None where no source ends. ``starts``: the states
     before the first column, one for each of ``symbols`` if there are any. Not all numbers may begin
     with a zero, unless they have one column alone; with ``above`` all but the first one.
-    ``TaskError`` for what is no digit, and for states without end or order.
+    ``TaskError`` for what is no digit, and for states without end.
     """
+    _check_columns(len(tapes), f"digits of base {base}", base + 1)
+    step, end = guarded(step, "step", digit_fault(base)), guarded(end, "end", last_fault(base))
     letters = [*product(range(base), repeat=len(tapes))]
-    moves: dict[Any, list[tuple[Any, int]]] = {}
-    for state in (queue := [*dict.fromkeys(starts)]):
+    moves = dict[Any, list[tuple[Any, int]]]()
+    known = dict.fromkeys(_hashable(starts))
+    for state in (queue := [*known]):
         moves[state] = [step(state, *column) for column in letters]
-        for column, move in zip(letters, moves[state], strict=True):
-            if not isinstance(move, tuple) or len(move) != 2 or move[1] not in range(base):
-                call = f"step({', '.join(map(repr, (state, *column)))})"
-                raise TaskError(f"{call} gives {move!r}: give (next state, digit)")
-        queue += {after for after, _ in moves[state]} - {*queue}
-        _check_count(queue, letters)
+        new = dict.fromkeys(after for after, _ in moves[state] if after not in known)
+        known |= new
+        queue += new
+        _check_count(queue[-1], len(queue), len(letters))
     try:
         number = {state: i for i, state in enumerate(sorted(moves))}
-    except TypeError:
-        raise TaskError("its states have no order: give whole numbers, or tuples of them") from None
-    last = [end(state) for state in number]
-    if odd := [x for x in last if x is not None and (len(x) > 1 or not {*x} <= {*range(base)})]:
-        raise TaskError(f"an end gives {odd[0]!r}: give a tuple of at most one digit, or None")
+    except TypeError:  # without an order, as they were reached
+        number = {state: i for i, state in enumerate(moves)}
+    if (last := [end(state) for state in number]) == [None] * len(number):
+        raise TaskError(NO_END)
     shape = (-1, *(base,) * len(tapes))
     following, written = (
         np.reshape([[value(move) for move in moves[state]] for state in number], shape)
@@ -271,11 +278,7 @@ def _check(symbols: Sequence[str], lag: int, tapes: int) -> None:
             )
     if not isinstance(lag, int) or not 0 <= lag <= MOST_AHEAD:
         raise TaskError(f"ahead = {lag!r}: give 0 to {MOST_AHEAD} columns")
-    if (len(symbols) + 1) ** tapes > MOST_ENTRIES:
-        raise TaskError(
-            f"a column reads {tapes} words, each of {len(symbols)} symbols: more than "
-            f"{MOST_ENTRIES:,} different columns; read fewer, or give fewer symbols"
-        )
+    _check_columns(tapes, f"words, each of {len(symbols)} symbols", len(symbols) + 1)
 
 
 def columns_seen(transducer: Transducer) -> int | None:

@@ -33,7 +33,7 @@ class RowTask(Arithmetic):
 
     notation = "rows"
     laws = ("balanced", "carry", "mixed", "few")
-    kinds = 5
+    kinds, least_count = 5, 0
     #: what of a source belongs to a row: ``operands``, or the digits of the ``second`` one
     coupling: ClassVar[str]
     #: digits of the longest training problem by default

@@ -127,5 +127,7 @@ class TokenTask(Task):
     def tokens(self, rows: Sequence[Sequence[str]]) -> Ragged:
         """Rows of words, all of them symbols or separators."""
         numbers = {symbol: i for i, symbol in enumerate((*self.symbols, *self.separators))}
+        if unknown := {word for row in rows for word in row} - {*numbers}:
+            raise TaskError(f"{min(unknown)!r} is written and is not a symbol of {self.name}")
         flat = np.array([numbers[word] for row in rows for word in row], np.int16)
         return from_flat(flat, np.array([len(row) for row in rows]))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, ClassVar
 
 import numpy as np
 
 from abc_calib.text import counted
 from tasks.base import Problems, TaskError, not_a_source
+from tasks.calls import guarded, state_fault
 from tasks.machine import machine
 from tasks.ragged import Ragged, join, joined_rows
 from tasks.rules import ABOVE, NO, ROW, NoSource, Rule, Transducer
@@ -165,12 +166,14 @@ class WordRule(TokenTask):
         if self.row_words or self.closers:
             words = (*self.row_words, None) if below or not self.row_words else self.row_words
             closers = (self.closers or (None,)) if below else (None,)
-            begun = [(self.begin(word, x), word, x) for word in words for x in closers]
+            begin = guarded(self.begin, "begin", state_fault)
+            begun = [(begin(word, x), word, x) for word in words for x in closers]
             starts = [at for at in begun if at[0] is not None]
         about: Any = (tapes, lag, starts, self.closers, turns)
         if not self.counted:
             return machine(self.symbols, step, start, end, *about)
 
+        @wraps(step)
         def unticked(state: Any, *column: Any) -> Any:
             return None if TICK in column else step(state, *column)
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tasks.base import Problems, TaskError
+from tasks.base import MOST_TRIES, Problems, TaskError
 from tasks.ragged import Ragged, Rng, from_flat
 from tasks.word_rule import WordRule
 
@@ -168,8 +168,6 @@ class WordTask(WordRule):
         return mutants.take(np.arange(min(n, len(mutants))))
 
 
-MOST_TRIES = 20
-"""Draws of a number of sources, where many that are drawn are none."""
 FEW_SYMBOLS = 4
 """Symbols of the sampling law ``few``."""
 FEW = 3

@@ -26,6 +26,7 @@ from abc_calib.calibration import trial
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.nn.positions import SCHEMES, Scheme
 from abc_calib.plugins import files
+from abc_calib.plugins.origins import typed_hash
 from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
 from abc_calib.sweeps import Job, Test, engine, run_jobs
@@ -239,11 +240,34 @@ def test_a_class_that_was_typed_can_be_typed_again_and_not_changed():
     assert Run.open(run.path)  # a comment is no change
     changed = typed(TASK + "    train_length = 5\n")
     stages.train(changed, **TINY)
-    with pytest.raises(UsageError, match="comes from a class in Python with the SHA-256"):
+    with pytest.raises(
+        UsageError, match=r"class in Python with the SHA-256 .*: define it as it was"
+    ):
         Run.open(run.path)
     del TASKS["again"]
     with pytest.raises(UsageError, match="was a class in Python: write it into a file"):
         Run.open(run.path)
+
+
+def test_what_a_typed_class_uses_is_part_of_it():
+    """Typed bases, and globals that its functions call, also by way of others."""
+    used = """
+def inner(x): return x + 1
+def helper(x): return [inner(y) for y in x]
+class Base: size = 3
+unused = 4
+class Own(Base):
+    def solve(self, x): return helper(x), self.unused
+"""
+
+    def digest(*change: str) -> str:
+        scope: dict[str, Any] = {"__name__": "typed"}
+        exec(used.replace(*change) if change else used, scope)
+        return typed_hash(scope["Own"])
+
+    assert digest() == digest() == digest("unused = 4", "unused = 5")
+    for old, new in (("x + 1", "x + 2"), ("size = 3", "size = 4")):
+        assert digest(old, new) != digest()
 
 
 LONG = """
@@ -363,6 +387,8 @@ FAILING = [
     (TASK.replace(ANSWER, "return None"), "AttributeError: 'NoneType' object has no attribute 's"),
     (TASK.replace(ANSWER, "return source if '  ' in source else 1 / 0"), "line 8: ZeroDiv"),
     (TASK.replace(ANSWER, "TASK.append(1); return source + ' a' * (len(TASK) % 2)"), "differ"),
+    (TASK.replace(ANSWER, "return 'z'"), "'z' is written and is not a symbol of again"),
+    (TASK.replace(ANSWER, "raise SystemExit(3)"), "line 8: SystemExit: 3"),
     (TASK + "    symbols = ('a', 'a')\n", "symbol 'a': give words"),
     (TASK + "    notation = 'pictures'\n", "has the notation 'pictures': choose digits or rows"),
     (TASK + "    train_length = property(lambda self: 1 / 0)\n", "cannot be made (my_task.py"),
@@ -397,6 +423,7 @@ def test_check_task_says_in_a_line_that_a_step_fails(abc):
     file = written(GUIDE.replace("def step(self, borrow, a, b):", "def step(self, borrow, a):"))
     said = abc("check-task", file, "minus").error(2)
     assert "the first problems fail (my_task.py, line 15: TypeError: Minus.step() takes" in said
+    assert said.endswith("but 4 were given, in step(0, 0, 0))")
 
 
 def test_what_is_no_file_is_refused(abc):
@@ -449,6 +476,38 @@ def test_an_operator_in_no_list_is_taken_and_one_that_was_left_out_is_named(abc)
         written(CARETS.replace("INIT", init))
         assert abc("train", "carets", "--plugin", file, *FLAGS).code == 0
         assert get_task("carets").solve("12^39") == "41"
+
+
+def test_a_task_of_one_base_is_opened_again(abc):
+    init = "__init__(self, base=None):\n        super().__init__(base)"
+    alone = "options = ()\n    def __init__(self):\n        super().__init__(7)"
+    text = CARETS.replace("def " + init, alone).replace("INIT", "pass")
+    file = written(text.replace('"^"', '"+"'))
+    assert abc("train", "carets", "--plugin", file, *FLAGS).code == 0
+    run = Run.open()
+    assert (run.config.base, run.task.base) == (7, 7) and "--base" not in commands(run)[0]
+    assert "has no option 'base'" in abc("check-task", file, "carets", "--base", 5).error(2)
+    forget()
+    written(text.replace("options = ()", ""))
+    assert "unexpected keyword argument 'base'" in abc("check-task", file, "carets").error(2)
+
+
+UNREADABLE = {
+    "symbols = tuple('9876543210^')": "its symbols have to begin with the digits 0123456789",
+    "symbols = tuple('0123456789^\\ud800')": r"the symbol '\ud800': give words that can be",
+    "operator = 'X'": "the operator 'X': give a sign",
+    "operator = ' '": "the operator ' ': give a sign",
+    "operator = None": "the operator None: give a sign",
+    "count = 0": "count = 0: give 1 or more",
+    "count = '2'": "count = '2': give 1 or more",
+    "train_length = '7'": "train_length = '7': give a number from 1 on",
+}
+
+
+@pytest.mark.parametrize("line", UNREADABLE)
+def test_what_cannot_be_read_or_shown_is_refused_before_training(abc, line):
+    file = written(CARETS.replace("INIT", f"self.{line}"))
+    assert UNREADABLE[line] in abc("check-task", file, "carets").error(2)
 
 
 def test_a_parameter_that_is_never_filled_is_named(abc):

@@ -419,16 +419,20 @@ MISTAKES = {
     "symbols = ('a', ' b')": "the symbol ' b': give words",
     "counted = True": "one row: all that is about rows needs",
     "ahead, end = 1, lambda self, state: None": "no source ends",
-    "step = lambda self, state, word: ([], word)": r"a step gives \(\[\], 'a'\)",
-    "end = lambda self, state: 'ab'": "an end gives 'ab': give a tuple",
-    "end = lambda self, state: ('|', 'a')": "an end gives",
+    "step = lambda self, state, word: ([], word)": r"step\(0, 'a'\) gives \(\[\], 'a'\): let the",
+    "step = lambda self, state, word: (id([]) % 7, next(N))": r"gives .* and then .*: give",
+    "step = lambda self, state, word: (0, 'a' * 9000)": r"step\(0, 'a'\) gives .*….* not a sym",
+    "end = lambda self, state: 'ab'": r"end\(0\) gives 'ab': give a tuple",
+    "end = lambda self, state: ('c',)": r"end\(0\) gives \('c',\): 'c' is written and is not a sym",
+    "end = lambda self, state: ('|', 'a')": r"end\(0\) gives .* give a tuple",
+    "start = {}": "the start is {}: let the state be",
     "end = lambda self, state: ('|',)": "closes with [|] and has no step_below",
 }
 
 
 @pytest.mark.parametrize("line", MISTAKES)
 def test_mistakes_in_a_rule_are_said_in_a_line(line):
-    scope: dict[str, Any] = {"WordTask": WordTask}
+    scope: dict[str, Any] = {"WordTask": WordTask, "N": itertools.cycle("ab")}
     exec(
         "class Own(WordTask):\n    name, symbols = 'own', ('a', 'b')\n"
         f"    def step(self, state, word): return state, word\n    {line}",
@@ -561,6 +565,13 @@ def test_a_step_on_digits_is_a_rule():
     assert Same().solve("1234") == "1234"
     with pytest.raises(TaskError, match="127 is not a source of same"):
         Same().solve("127")
+    drawn = Same().sample(np.random.default_rng(0), 50, 6, "mixed")
+    assert len(drawn) == 50 and not (drawn.operands[0].flat == 7).any()
+    assert Same().hard(np.random.default_rng(0), 50, 6)
+    assert all(len(Same().mutated(np.random.default_rng(k), drawn, 1)) for k in range(50))
+
+
+TURNS = itertools.cycle((0, 1))
 
 
 @pytest.mark.parametrize(
@@ -569,11 +580,39 @@ def test_a_step_on_digits_is_a_rule():
         (lambda self, state, digit: (state + 1, digit), None, "more than 10,000 states"),
         (lambda self, state, digit: (0, 10), None, r"step\(0, 0\) gives \(0, 10\)"),
         (lambda self, state, digit: digit, None, r"step\(0, 0\) gives 0: give \(next state"),
-        (lambda self, state, digit: ("" if digit else 0, 0), None, "states have no order"),
-        (lambda self, state, digit: (0, digit), lambda self, state: (1, 2), r"end gives \(1, 2\)"),
+        (
+            lambda self, state, digit: ([], 0),
+            None,
+            r"step\(0, 0\) gives \(\[\], 0\): let the state be",
+        ),
+        (
+            lambda self, state, digit: (0, next(TURNS)),
+            None,
+            r"gives \(0, 0\) and then \(0, 1\): gi",
+        ),
+        (
+            lambda self, state, digit: (0, digit),
+            lambda self, state: (1, 2),
+            r"end\(0\) gives \(1, 2",
+        ),
+        (lambda self, state, digit: (0, digit), lambda self, state: 5, r"end\(0\) gives 5: give a"),
+        (lambda self, state, digit: (0, digit), lambda self, state: None, "no source ends"),
     ],
 )
 def test_a_step_on_digits_that_is_none_is_told(step, end, said):
     own = type("Own", (Arithmetic,), {"name": "own", "step": step, **({"end": end} if end else {})})
     with pytest.raises(TaskError, match=said):
         own().rule()
+
+
+def test_states_need_no_order_and_too_many_operands_are_refused_at_once():
+    class Own(Arithmetic):
+        name, end = "own", lambda self, state: ()
+
+        def step(self, state, *digits):
+            return "odd" if digits[0] % 2 else None, digits[0]
+
+    assert Own().solve("123") == "123"
+    many = type("Many", (Own,), {"operator": "+", "count": 8})
+    with pytest.raises(TaskError, match="a column reads 8 digits of base 10: more than 5,000,000"):
+        many().rule()

@@ -16,6 +16,7 @@ from abc_calib.data.vocabulary import Vocabulary
 from abc_calib.errors import AbcError
 from abc_calib.files import check_regular, read_json, write_atomically
 from abc_calib.nn.base import Model, not_finite
+from abc_calib.nn.tokenizer import FILES as TOKENIZER
 from abc_calib.nn.tokenizer import tokenizer_files
 from abc_calib.plugins import check_model
 
@@ -122,4 +123,6 @@ def _check_beside(folder: Path, files: Mapping[str, Any]) -> None:
             expected["plugins"] = recorded
         for key in [*expected, *stored]:
             if stored.get(key, missing) != expected.get(key, missing):
-                raise AbcError(f"{name} says another {key} than {folder.parent}/config.json")
+                where = f"{name} says another {key} than {folder.parent}/config.json"
+                order = "the task's symbols have to be the same, in one order (in no set)"
+                raise AbcError(f"{where}; {order}" if name in TOKENIZER else where)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import inspect
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from abc_calib.config import Options, Origin, build
@@ -15,19 +17,27 @@ from abc_calib.errors import AbcError, UsageError, shortened
 from abc_calib.plugins.files import PLUGINS, blamed, code_hash, described
 from abc_calib.plugins.registry import KINDS, PACKAGES, find, is_ours
 from tasks import FROM_FILES, Task, get_task
+from tasks.arithmetic import Arithmetic, check_notation
 
 NEEDED = ("notation", "laws", "symbols", "delimiters", "train_length", "unit", "sampling")
 """What every task has besides its methods."""
+PLAIN = (str, int, float, tuple)
+"""Kinds of constants that are part of a class that was typed into Python; others may be caches."""
 RESERVED = ("$", "&", "@")
 """Symbols of the beginning, the end and the padding."""
 
 
-def make_task(name: str, **options: Any) -> Task:
-    """``tasks.get_task``, of installed packages too; ``UsageError`` for a user's that fails."""
-    if name not in FROM_FILES:
-        find("task", name)
+def make_task(name: str, base: int | None = None, **options: Any) -> Task:
+    """``tasks.get_task``, of installed packages too; ``UsageError`` for a user's that fails.
+
+    ``base`` may be the one of a task that has one alone, as a run has recorded it.
+    """
+    kind = FROM_FILES.get(name) or find("task", name)
     with in_one_line(name, "cannot be made"):
-        task = get_task(name, **options)
+        takes = "base" in kind.options
+        task = get_task(name, **options, base=base if takes else None)
+        if (own := getattr(task, "base", None)) != base:
+            task = get_task(name, **options, base=own if takes else base)  # as a run makes it
         for attribute in NEEDED:
             getattr(task, attribute)
         if origin("task", name) is not None:
@@ -42,19 +52,24 @@ def in_one_line(task: str, problem: str = "the first problems fail") -> Iterator
         yield
     except AbcError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if origin("task", task) is None and not blamed(error):
             raise
         raise UsageError(f"task {task}: {problem} ({described(error)})") from None
 
 
 def _check_symbols(name: str, task: Task) -> None:
+    if isinstance(task, Arithmetic):
+        check_notation(task)
+    if type(length := task.train_length) is not int or length < 1:
+        raise UsageError(f"the task {name} has train_length = {length!r}: give a number from 1 on")
     for symbol in task.symbols:
         many = task.symbols.count(symbol) > 1
-        if not isinstance(symbol, str) or symbol in ("", *RESERVED) or many:
+        is_word = isinstance(symbol, str) and symbol.isprintable()
+        if not is_word or symbol in ("", *RESERVED) or many:
             raise UsageError(
-                f"the task {name} has the symbol {shortened(repr(symbol))}: give words, each once, "
-                f"and none of {' '.join(RESERVED)}"
+                f"the task {name} has the symbol {shortened(repr(symbol))}: give words that can be "
+                f"printed, each once, and none of {' '.join(RESERVED)}"
             )
     operator = getattr(task, "operator", None)
     if operator and (operator not in task.symbols or operator not in task.delimiters):
@@ -81,19 +96,42 @@ def origin(word: str, name: str) -> Origin | None:
 
 
 def typed_hash(registered: type) -> str:
-    """SHA-256 of what a class that was typed into Python defines: its functions and constants."""
-    parts = []
-    for name, value in sorted(vars(registered).items()):
+    """SHA-256 of what a class that was typed into Python is made of: functions and constants.
+
+    Its own and its typed bases', and the globals of these kinds that its functions name.
+    """
+    module, parts, named = registered.__module__, list[tuple[str, str]](), set[str]()
+    kinds = [kind for kind in registered.__mro__ if kind.__module__ == module]
+    found: list[tuple[str, Any]] = [x for kind in kinds for x in sorted(vars(kind).items())]
+    for name, value in found:  # which grows
         function = getattr(value, "fget", None) or getattr(value, "__func__", value)
         if (code := getattr(function, "__code__", None)) is None:
-            if not name.startswith("__") and isinstance(value, str | int | tuple):
+            if not name.startswith("__") and isinstance(value, PLAIN):
                 parts.append((name, repr(value)))
             continue
         try:
             parts.append((name, inspect.getsource(function)))
         except OSError:  # of code that nothing keeps
-            parts.append((name, repr((code.co_code, code.co_names, code.co_varnames))))
+            parts.append((name, repr(_content_of(code))))
+        for used in sorted(_globals_of(code) & {*function.__globals__} - named):
+            named.add(used)
+            other = function.__globals__[used]
+            if isinstance(other, PLAIN) or getattr(other, "__module__", "") == module:
+                found.append((used, other))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _content_of(code: CodeType) -> tuple[Any, ...]:
+    inner = [_content_of(x) if isinstance(x, CodeType) else x for x in code.co_consts]
+    constants = [sorted(map(repr, x)) if isinstance(x, frozenset) else x for x in inner]
+    return code.co_code, code.co_names, code.co_varnames, constants
+
+
+def _globals_of(code: CodeType) -> set[str]:
+    """The names of globals in a function's code, and in functions inside it."""
+    names = {x.argval for x in dis.get_instructions(code) if x.opname == "LOAD_GLOBAL"}
+    inner = (value for value in code.co_consts if isinstance(value, CodeType))
+    return names.union(*map(_globals_of, inner))
 
 
 def origins(schemes: Iterable[str], task: str | None = None) -> dict[str, Origin]:
@@ -144,5 +182,5 @@ def check_origins(owner: str, recorded: Mapping[str, Origin]) -> None:
             raise UsageError(
                 f"{owner}'s {label} comes from {source} with the SHA-256 {then.sha256[:12]}…, and "
                 f"it is from {now.file or 'a class in Python'} ({here}) here, with other code: "
-                "pass the file as it was, or train again"
+                f"{'pass the file' if then.file else 'define it'} as it was, or train again"
             )

@@ -126,6 +126,7 @@ def find(word: str, name: str) -> Any:
 
 
 def in_words(error: BaseException) -> str:
-    """``ValueError: what it says``, on one line."""
+    """``ValueError: what it says``, on one line, with the notes that it has."""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return shortened(" ".join(f"{type(error).__name__}: {text}".split()).rstrip(": "), 200)
+    said = shortened(" ".join(f"{type(error).__name__}: {text}".split()).rstrip(": "), 200)
+    return ", ".join([said, *getattr(error, "__notes__", ())])

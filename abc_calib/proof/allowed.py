@@ -12,6 +12,7 @@ import numpy as np
 
 from abc_calib.plugins.registry import is_ours
 from abc_calib.proof.forms import Undecided
+from tasks.arithmetic import Arithmetic, check_notation
 from tasks.rules import Rule
 
 RULE = {"begin", "end", "end_below", "step", "step_below"}
@@ -32,13 +33,16 @@ ALLOWED = RULE | DECLARED | SAMPLING
 HARMLESS = {
     *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__"),
     *("__init__", "__module__", "__orig_bases__", "__parameters__", "__qualname__"),
-    *("__slotnames__", "__static_attributes__", "__weakref__", "_abc_impl"),
+    *("__repr__", "__slotnames__", "__static_attributes__", "__str__", "__weakref__"),
+    *("_abc_impl", "title"),
 }
 
 
 def check_allowed(task: Any, rule: Rule) -> None:
     """Raise ``Undecided`` where a task overrides more than it may, or its rule is not ``rule``."""
-    if _plain(rule) != _plain(task._rule):
+    if isinstance(task, Arithmetic):
+        check_notation(task)
+    if _plain(rule) != _plain(task._rule) or _replaced(task, "_rule"):
         raise Undecided("its rule is not the same each time")
     if refused := sorted(overridden(task) - ALLOWED):
         raise Undecided(
@@ -54,8 +58,8 @@ def overridden(task: Any) -> set[str]:
     theirs = [kind for kind in type(task).__mro__ if not _ours(kind) and kind not in (ABC, object)]
     names = {name for kind in theirs for name in vars(kind)}
     names |= {"__class__" for kind in type(task).__mro__ if type(kind) not in (type, ABCMeta)}
-    names |= {name for name in vars(task) if callable(getattr(type(task), name, None))}
-    names |= {name for name in vars(task) if _replaced(task, name)}
+    own = {name for name in vars(task) if hasattr(type(task), name)}
+    names |= {name for name in own if name not in _cached(task) or _replaced(task, name)}
     return {x for x in names if hasattr(of, x) or x.startswith("__")} - HARMLESS
 
 
@@ -64,14 +68,15 @@ def _ours(kind: type) -> bool:
     return is_ours(kind, ["tasks"])
 
 
-def _replaced(task: Any, name: str) -> bool:
-    """Has the task another value of a cached property than the one that its methods give?"""
-    cached = {
+def _cached(task: Any) -> set[str]:
+    return {
         x for x in vars(task) if isinstance(getattr_static(type(task), x, None), cached_property)
     }
-    if name not in cached:
-        return False
-    plain = copy(task)
+
+
+def _replaced(task: Any, name: str) -> bool:
+    """Has the task another value of a cached property than the one that its methods give?"""
+    plain, cached = copy(task), _cached(task)
     plain.__dict__ = {x: value for x, value in vars(task).items() if x not in cached}
     return _plain(getattr(plain, name)) != _plain(vars(task)[name])
 
