@@ -90,10 +90,12 @@ def predict(
 
     Example: **abc predict "999999999999+1"**
     """
+    from tasks.base import TaskError
+
     opened_run = abc.Run.open(run)
     try:
         prediction = abc.predict(opened_run, problem, device=device, show=show)
-    except UsageError as error:
+    except TaskError as error:
         if run is not None:
             raise
         raise UsageError(f"{error} ({opened_run} is the latest run; --run names another)") from None

@@ -146,7 +146,7 @@ def test_a_run_says_where_its_classes_are_from_and_asks_for_the_file(abc, run):
         label: {"file": "my task.py", "sha256": digest, "package": "", "code": code}
         for label in ("task twice", "scheme nearby")
     }
-    ask = "this run's task twice comes from my task.py: pass --plugin 'my task.py'"
+    ask = f"the run {run}'s task twice comes from my task.py: pass --plugin 'my task.py'"
     commands: list[list[object]] = [
         ["predict", "a b"], ["eval", "--lengths", 5], ["calibrate"], ["heatmap"], ["stress"],
         ["certify"], ["train", "--resume", run], ["retrain"],
@@ -164,7 +164,7 @@ def test_a_run_says_where_its_classes_are_from_and_asks_for_the_file(abc, run):
     changed = ("eval", "--plugin", written(GUIDE + "more = 1\n", "later/my task.py"))
     forget()
     assert re.fullmatch(
-        r"this run's task twice comes from my task.py with the SHA-256 [0-9a-f]{12}…, and it is "
+        r"the run .*'s task twice comes from my task.py with the SHA-256 [0-9a-f]{12}…, and it is "
         r"from my task.py \([0-9a-f]{12}…\) here, with other code: pass the file as it was, or "
         r"train again",
         abc(*changed, "--lengths", 5).error(2),

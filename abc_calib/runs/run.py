@@ -144,7 +144,7 @@ class Run:
         path = folders.latest() if path is None else folders.find(Path(path))
         tidy(path)
         run = cls(path)
-        plugins.check_origins("this run", run.config.plugins)
+        plugins.check_origins(f"the run {run}", run.config.plugins)
         run.check()
         return run
 
