@@ -258,7 +258,7 @@ class Arithmetic(Task):
         return problems if len(problems) <= n else problems.take(np.arange(n))
 
     def _sampled(self, rng: Rng, n: int, length: int, law: str, exact: bool) -> Problems:
-        """At most ``n`` of them: those that are drawn and are no sources are left out."""
+        """At most ``n`` of them: what is drawn and is not a source is left out."""
         if law == "mixed":
             chains = n // 4
             parts = [

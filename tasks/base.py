@@ -22,7 +22,7 @@ from tasks.ragged import Ragged, Rng, stack
 from tasks.rules import Rule
 
 MOST_TRIES = 20
-"""Draws of a number of problems, where many that are drawn are no sources."""
+"""Draws of a number of problems, where many that are drawn are not sources."""
 
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:

@@ -19,36 +19,36 @@ def guarded(function: Callable[..., Any], name: str, fault: Fault) -> Callable[.
     ``TaskError`` for a value with a fault, and for two different ones. An error that the function
     raises gets the call as a note.
     """
-    own = getattr(function, "__name__", "")
-    name = own if own.isidentifier() else name
+    defined = getattr(function, "__name__", "")
+    name = defined if defined.isidentifier() else name
 
-    def call(*given: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         try:
-            value = function(*given)
-            again = value if (why := fault(value)) else function(*given)
+            value = function(*arguments)
+            again = value if (why := fault(value)) else function(*arguments)
             differs = bool(again != value)
         except (Exception, SystemExit) as error:
-            error.add_note(f"in {shown(name, given)}")
+            error.add_note(f"in {shown(name, arguments)}")
             raise
         if differs:
             why = f"and then {shortened(repr(again))}: give one value for the same arguments"
-            raise wrong(name, given, value, f" {why}")
+            raise wrong(name, arguments, value, f" {why}")
         if why:
-            raise wrong(name, given, value, f": {why}")
+            raise wrong(name, arguments, value, f": {why}")
         return value
 
     call.__name__ = name
     return call
 
 
-def wrong(name: str, given: Sequence[Any], value: Any, why: str) -> TaskError:
+def wrong(name: str, arguments: Sequence[Any], value: Any, why: str) -> TaskError:
     """Return the error of a call that gives a wrong value."""
-    return TaskError(f"{shown(name, given)} gives {shortened(repr(value))}{why}")
+    return TaskError(f"{shown(name, arguments)} gives {shortened(repr(value))}{why}")
 
 
-def shown(name: str, given: Sequence[Any]) -> str:
+def shown(name: str, arguments: Sequence[Any]) -> str:
     """A call as it is written in Python."""
-    return f"{name}({', '.join(shortened(repr(value)) for value in given)})"
+    return f"{name}({', '.join(shortened(repr(value)) for value in arguments)})"
 
 
 def state_fault(state: Any) -> str:

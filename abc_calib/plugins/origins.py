@@ -36,8 +36,8 @@ def make_task(name: str, base: int | None = None, **options: Any) -> Task:
     with in_one_line(name, "cannot be made"):
         takes = "base" in kind.options
         task = get_task(name, **options, base=base if takes else None)
-        if (own := getattr(task, "base", None)) != base:
-            task = get_task(name, **options, base=own if takes else base)  # as a run makes it
+        if (declared := getattr(task, "base", None)) != base:
+            task = get_task(name, **options, base=declared if takes else base)  # as a run makes it
         for attribute in NEEDED:
             getattr(task, attribute)
         if origin("task", name) is not None:
@@ -102,8 +102,8 @@ def typed_hash(registered: type) -> str:
     """
     module, parts, named = registered.__module__, list[tuple[str, str]](), set[str]()
     kinds = [kind for kind in registered.__mro__ if kind.__module__ == module]
-    found: list[tuple[str, Any]] = [x for kind in kinds for x in sorted(vars(kind).items())]
-    for name, value in found:  # which grows
+    members: list[tuple[str, Any]] = [x for kind in kinds for x in sorted(vars(kind).items())]
+    for name, value in members:  # which grows
         function = getattr(value, "fget", None) or getattr(value, "__func__", value)
         if (code := getattr(function, "__code__", None)) is None:
             if not name.startswith("__") and isinstance(value, PLAIN):
@@ -117,7 +117,7 @@ def typed_hash(registered: type) -> str:
             named.add(used)
             other = function.__globals__[used]
             if isinstance(other, PLAIN) or getattr(other, "__module__", "") == module:
-                found.append((used, other))
+                members.append((used, other))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -58,8 +58,8 @@ def overridden(task: Any) -> set[str]:
     theirs = [kind for kind in type(task).__mro__ if not _ours(kind) and kind not in (ABC, object)]
     names = {name for kind in theirs for name in vars(kind)}
     names |= {"__class__" for kind in type(task).__mro__ if type(kind) not in (type, ABCMeta)}
-    own = {name for name in vars(task) if hasattr(type(task), name)}
-    names |= {name for name in own if name not in _cached(task) or _replaced(task, name)}
+    hiding = {name for name in vars(task) if hasattr(type(task), name)}
+    names |= {name for name in hiding if name not in _cached(task) or _replaced(task, name)}
     return {x for x in names if hasattr(of, x) or x.startswith("__")} - HARMLESS
 
 

@@ -117,9 +117,9 @@ def listed_batches(batches: Batch | Iterable[Batch], stream: bool) -> list[Batch
                 "no batches: give at least one, of tensors input_ids, attention_mask and labels"
             )
         given = (ids, named.get("attention_mask", ids), labels)
-        one, mask, outputs = shapes = [tuple(getattr(x, "shape", ())) for x in given]
-        sized = len(one) == len(outputs) == 2 and 0 not in one and mask == one
-        if not sized or outputs[: 1 + stream] != one[: 1 + stream]:
+        sources, mask, outputs = shapes = [tuple(getattr(x, "shape", ())) for x in given]
+        sized = len(sources) == len(outputs) == 2 and 0 not in sources and mask == sources
+        if not sized or outputs[: 1 + stream] != sources[: 1 + stream]:
             raise UsageError(
                 f"input_ids, attention_mask and labels are {', '.join(map(str, shapes))}: give "
                 "each as (samples, tokens), of one shape; labels of an encoder-decoder may have "
@@ -129,7 +129,7 @@ def listed_batches(batches: Batch | Iterable[Batch], stream: bool) -> list[Batch
 
 
 def _begin(batch: Batch) -> Tensor:
-    """The first token of each sample that is no padding ``(b, 1)``."""
+    """The first token of each sample that is not padding ``(b, 1)``."""
     ids = batch["input_ids"]
     start = batch.get("attention_mask", torch.ones_like(ids)).int().argmax(1, keepdim=True)
     return ids.gather(1, start.to(ids.device)).cpu()
@@ -231,7 +231,7 @@ def _outputs(labels: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _counted(site: Site, layers: Sequence[Tensor], rows: Tensor) -> tuple[Tensor, ...]:
-    """The layers with zeros in rows that do not count; ``UsageError`` if others are no weights."""
+    """The layers with zeros in rows that do not count; ``UsageError`` if others are not weights."""
     counted = tuple(torch.where(rows[:, None, :, None], x.detach(), 0.0) for x in layers)
     for number, layer in enumerate(counted):
         if not layer.numel():
