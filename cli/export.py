@@ -158,7 +158,7 @@ def card(run: RunArgument = None, out: Out = None) -> Result:
     """
     if out is None:
         words = " ".join(["abc card", *([typed(run)] if run else []), "--out FOLDER"])
-        raise UsageError(f"a card is written into a new folder: {words}")
+        raise UsageError(f"--out is missing, the new folder that a card is written into: {words}")
     opened_run = abc.Run.open(run)
     folder = abc.card(opened_run, out)
     return written(opened_run, [folder], f"upload it: hf upload USER/NAME {folder}")

@@ -73,20 +73,30 @@ def refused(error: Any) -> str:
         problem = cause.errors()[0]
         rule = re.sub("^.* is not one of ", "choose ", rule_of(problem)).replace("'", "")
         return f"{error.param.opts[0]} {typed(problem['input'])}: {rule.removesuffix('.')}"
-    misspelt = re.search(r"^Got unexpected .*(--[a-z][\w-]*)", message)
-    if misspelt and context is not None:  # abc predict takes -3+2, so it takes all of them
-        names = [name for option in context.command.params for name in option.opts]
-        if near := difflib.get_close_matches(misspelt[1], names, 1):
-            if near[0] == misspelt[1]:
-                return f"{misspelt[1]} comes behind --: put all options before it"
-            return f"no such option: {misspelt[1]} (did you mean {near[0]}?)"
+    # abc predict takes -3+2, so it takes all of them
+    misspelt = re.search(r"^(?:No such option: |Got unexpected .*)(--[a-z][\w-]*)", message)
+    if misspelt and context is not None:
+        return misspelt_option(misspelt[1], context)
     unlike = message.startswith("No such command") and "Did you mean" not in message
     if context is not None and unlike:
         message += f": choose one of {', '.join(context.command.commands)}"
     if context is not None and message.startswith(("Missing ", "Got unexpected ")):
-        quotes = "" if misspelt or message[0] == "M" else "put what has spaces in quotes; "
+        quotes = "" if message[0] == "M" else "put what has spaces in quotes; "
+        if quotes and "run_" not in context.params and "run" in context.params:
+            quotes = f"{quotes[:-2]}, and name a run with --run; "
         message += f": {quotes}abc {context.info_name} --help shows an example"
     return message[:1].lower() + message[1:]
+
+
+def misspelt_option(name: str, context: Any) -> str:
+    """Return what to say of an option that a command does not have: the one that is meant."""
+    names = [name for option in context.command.params for name in option.opts]
+    if name in names:
+        return f"{name} comes behind --: put all options before it"
+    near = difflib.get_close_matches(name, names, 1, cutoff=0.7)
+    near += [x for x in names if "".join(word[:1] for word in x[2:].split("-")) == name[2:]]
+    hint = f"did you mean {near[0]}?" if near else f"abc {context.info_name} --help lists them"
+    return f"no such option: {name} ({hint})"
 
 
 def unusable(error: OSError) -> str:

@@ -67,7 +67,9 @@ def latest() -> Path:
         name = read_text(marker, LONGEST_NAME).strip()
     except FileNotFoundError:
         if by_age():
-            raise UsageError("no run is the latest here: name one of abc runs") from None
+            raise UsageError(
+                "none of the runs here is the latest: name one (abc runs), or train one (abc train successor)"
+            ) from None
         hint = "abc train successor, or name a model, as in --run zoo:addition"
         raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
     except (OSError, ValueError) as error:
