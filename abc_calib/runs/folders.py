@@ -68,7 +68,7 @@ def latest() -> Path:
     except FileNotFoundError:
         if by_age():
             raise UsageError(
-                "none of the runs here is the latest: name one (abc runs), or train one (abc train successor)"
+                "none of these runs is the latest: name one (abc runs), or abc train successor"
             ) from None
         hint = "abc train successor, or name a model, as in --run zoo:addition"
         raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
