@@ -16,10 +16,10 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout, Line, LineBias
 from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.forms import Undecided
-from abc_calib.proof.labels import atom_name
+from abc_calib.proof.occurrence import TooMany, distinct
+from abc_calib.proof.page import atom_name
 from abc_calib.proof.prove import fitting, rule_of
 from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import TooMany, distinct
 from abc_calib.proof.windows import AllWindows
 from tasks import Task
 from tasks.machine import columns_seen

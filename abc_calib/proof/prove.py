@@ -25,8 +25,8 @@ from abc_calib.nn.transformer.windows import scheme_period, unknown_part
 from abc_calib.proof.blackbox import BlackBox, setup_of_foreign
 from abc_calib.proof.evaluate import Layers
 from abc_calib.proof.forms import Undecided
+from abc_calib.proof.occurrence import TooMany
 from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import TooMany
 from abc_calib.proof.windows import AllWindows
 from tasks.closure import NotClosed, check_closed
 from tasks.rows import ROW

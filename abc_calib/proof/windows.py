@@ -36,9 +36,8 @@ import numpy as np
 
 from abc_calib.proof.forms import MOST_SIZES, Undecided, sizes
 from abc_calib.proof.graph import Graph, Query
-from abc_calib.proof.occurrence import Occurrence
+from abc_calib.proof.occurrence import Occurrence, Steps, distinct
 from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import Steps, distinct
 
 FEW_SIZES = 400
 """Sizes that are looked at before lines of one row are taken to run against the columns."""
