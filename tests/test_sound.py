@@ -687,7 +687,7 @@ REFUSED: list[tuple[str, Any, Any, dict[str, Any]]] = [
     ("absolute and grow with length", "successor", ([OWN], [ONE]), {"scheme": "learned:size=64"}),
     ("scores depend on positions", "successor", THREE, {"scheme": "rope"}),
     ("drawn anew", "successor", ([OWN], [ONE]), {"scheme": "randomized", "cyclic": 3}),
-    ("encoder-attention is not restricted", "successor", ([OWN], [ONE]), {"encoder_layers": 1}),
+    ("not restricted to lines at every site", "successor", ([OWN], [ONE]), {"encoder_layers": 1}),
     ("pads every operand to a fixed width", "successor", ([OWN], [ONE]), {"format": "fixed:9"}),
     ("its blocks are post-norm", "addition", ([ALONE], SUMS), {"post_norm": True}),
     *(
