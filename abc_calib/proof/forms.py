@@ -84,9 +84,6 @@ class Form:
     def __init__(self, gaps: Gaps, value: int, slopes: tuple[int, ...]):
         self.gaps, self.value, self.slopes = gaps, value, slopes
 
-    def __repr__(self) -> str:
-        return f"Form({self.value}, {self.slopes})"
-
     def __add__(self, other: Any) -> Form:
         if isinstance(other, Form):
             slopes = tuple(a + b for a, b in zip(self.slopes, other.slopes, strict=True))

@@ -95,8 +95,9 @@ class Query(Size):
 
     def of_source(self, token: Token) -> Own | Token:
         """A token of the source as a key; where it is the output's first one, as that."""
-        if self.setup.last_is_first and token.behind == -1 and self.source.closes(token):
-            return Own(0, self.nothing)
+        if self.setup.last_is_first and token.behind == -1:
+            last = token.part == len(self.setup.layout.parts)
+            return Own(0, self.nothing) if last else token
         return token
 
     # Nodes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from typing import Any
 
@@ -45,33 +45,27 @@ class Steps:
     def __init__(self, by: Transducer):
         self.by, self.states, self.base = by, by.states, by.base
         self.state, self.letters, self.out, self.after = by.steps
-        self._gaps: dict[tuple[tuple[bool, ...], int, bool], Moves] = {}
-        self._each: dict[bytes, Moves] = {}
+        self.gap = cache(self._gap)
 
     def _allowed(self, ended: tuple[bool, ...]) -> np.ndarray:
         """Which steps have letters where tapes go on, and ``end`` where they have ``ended``."""
         return ((self.letters == self.base) == np.array(ended)[:, None]).all(0)
 
-    def gap(self, ended: tuple[bool, ...], count: int, open_ended: bool) -> Moves:
-        """What ``count`` columns do, or more if ``open_ended``: equal ones are the same object."""
-        name = ended, count, open_ended
-        if name not in self._gaps:
-            step = np.zeros((self.states, self.states), np.float32)
-            allowed = self._allowed(ended)
-            step[self.state[allowed], self.after[allowed]] = 1
-            relation = np.eye(self.states, dtype=np.float32)
-            for _ in range(count):
-                relation = np.minimum(relation @ step, 1)
-            while open_ended:
-                wider = np.minimum(relation + relation @ step, 1)
-                if (wider == relation).all():
-                    break
-                relation = wider
-            before, after = np.nonzero(relation)
-            moves = before, np.zeros(len(before), np.int64), after
-            leads = np.packbits(relation > 0).tobytes()
-            self._gaps[name] = self._each.setdefault(leads, moves)
-        return self._gaps[name]
+    def _gap(self, ended: tuple[bool, ...], count: int, open_ended: bool) -> Moves:
+        """What ``count`` columns do, or more if ``open_ended``."""
+        step = np.zeros((self.states, self.states), np.float32)
+        allowed = self._allowed(ended)
+        step[self.state[allowed], self.after[allowed]] = 1
+        relation = np.eye(self.states, dtype=np.float32)
+        for _ in range(count):
+            relation = np.minimum(relation @ step, 1)
+        while open_ended:
+            wider = np.minimum(relation + relation @ step, 1)
+            if (wider == relation).all():
+                break
+            relation = wider
+        before, after = np.nonzero(relation)
+        return before, np.zeros(len(before), np.int64), after
 
     def column(
         self,
@@ -166,10 +160,9 @@ class Occurrence:
 
     def split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Windows as ``values (n, atoms)`` uint8 and the right tokens ``(n,)``."""
-        values = np.empty((len(codes), len(self.atoms)), np.uint8)
-        for k in range(len(self.atoms)):
-            codes, values[:, k] = np.divmod(codes, self.base)
-        return values, codes
+        powers = self.base ** np.arange(len(self.atoms) + 1)
+        values = codes[:, None] // powers[:-1] % self.base
+        return values.astype(np.uint8), codes // powers[-1]
 
     @cached_property
     def tapes(self) -> tuple[Any, ...]:
@@ -218,34 +211,34 @@ class Occurrence:
         return [(form, [atom for _, atom in entries if atom]) for form, entries in columns]
 
     @cached_property
-    def plan(self) -> list[tuple[Any, Moves | None]]:
-        """The columns in order: of a gap its moves, and what is kept of each other column.
+    def plan(self) -> list[tuple[tuple[bool, ...], Any, bool]]:
+        """The columns in order: which tapes have ended, and what is kept.
 
-        As which tapes have ended, its atoms, and whether it is the query's. Each with a name.
+        Of a stretch how many columns it has, and whether there may be more; of any other column its
+        atoms, and whether it is the query's.
         """
-        plan, below, steps = list[tuple[Any, Moves | None]](), self.query.nothing, self.steps
+        plan, below = list[tuple[tuple[bool, ...], Any, bool]](), self.query.nothing
         for form, atoms in self.columns:
             gap = form - below
             several = zip(gap.slopes, self.query.gaps.open, strict=True)
             open_ended = any(slope and is_open for slope, is_open in several)
             if gap.value or open_ended:
-                ended = tuple(tape.value < form.value for tape in self.tapes)
-                moves = steps.gap(ended, gap.value, open_ended)
-                plan.append((id(moves), moves))
+                plan.append(
+                    (tuple(k.value < form.value for k in self.tapes), gap.value, open_ended)
+                )
             at_query, below = form.value == self.query_column.value, form
             if atoms or at_query:
-                ended = tuple(tape.value <= form.value for tape in self.tapes)
-                plan.append(((ended, tuple(atoms), at_query), None))
+                ended = tuple(k.value <= form.value for k in self.tapes)
+                plan.append((ended, tuple(atoms), at_query))
                 below = form + 1
-        moves = steps.gap((True,) * len(self.tapes), 0, True)
-        return [*plan, (id(moves), moves)]
+        return [*plan, ((True,) * len(self.tapes), 0, True)]
 
     @property
     def key(self) -> tuple[Any, ...]:
         """All that its windows depend on: the same for places with the same ones."""
-        run = tuple(name for name, _ in self.plan)
         atoms = tuple((x.kind, x.of == 0, self.axis(x) is None) for x in self.atoms)
-        return id(self.steps), run, atoms, self.query.last, tuple(self.closes.items())
+        closes = tuple(self.closes.items())
+        return id(self.steps), *self.plan, atoms, self.query.last, closes
 
     def windows(self, pins: Mapping[int, int], limit: int) -> np.ndarray:
         """All windows as numbers, each once: ``sum base^k value_k + base^atoms right``.
@@ -271,8 +264,10 @@ class Occurrence:
                 free.append((number, [pins[number]] if number in pins else any_value))
         state, code = state[kept], code[kept]
         moves = [
-            gap or steps.column(what[0], what[1], self.closes if what[2] else None, right, pins)
-            for what, gap in self.plan
+            steps.gap(ended, what, flag)
+            if isinstance(what, int)
+            else steps.column(ended, what, self.closes if flag else None, right, pins)
+            for ended, what, flag in self.plan
         ]
         for (before, each, after), ends in zip(moves, steps.ending(moves), strict=True):
             good = ends[after]

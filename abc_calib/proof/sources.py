@@ -98,11 +98,7 @@ class Sources:
         allowed, words = self._letters(operand), self.rule.first.words
         base = len(allowed)
         least = base ** (width - 1) if self.rule.in_rows and width > 1 and not words else 0
-        rest, columns = np.arange(least, base**width), []
-        for _ in range(width):
-            rest, letters = np.divmod(rest, base)
-            columns.append(letters)
-        values = np.reshape(columns, (width, len(rest))).T.astype(np.int64)
+        values = np.arange(least, base**width)[:, None] // base ** np.arange(width) % base
         if words:
             return Ragged(allowed[values], np.full(len(values), width))
         return without_zeros(values)
