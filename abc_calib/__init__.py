@@ -26,7 +26,7 @@ _MODULES = {
     "abc_calib.nn.foreign.folder": "load",
     "abc_calib.nn.foreign.inject": "inject",
     "abc_calib.proof.certificate": "Certificate",
-    "abc_calib.proof.export": "export",
+    "abc_calib.proof.second_look": "export",
     "abc_calib.reporting.card": "card",
     "abc_calib.reporting.of_runs": "curves",
     "abc_calib.reporting.transducer": "compile",

@@ -14,7 +14,7 @@ from abc_calib.nn.foreign.capture import capture as capture
 from abc_calib.nn.foreign.folder import load as load
 from abc_calib.nn.foreign.inject import inject as inject
 from abc_calib.proof.certificate import Certificate as Certificate
-from abc_calib.proof.export import export as export
+from abc_calib.proof.second_look import export as export
 from abc_calib.reporting.card import card as card
 from abc_calib.reporting.of_runs import curves as curves
 from abc_calib.reporting.transducer import compile as compile

@@ -31,7 +31,7 @@ from abc_calib.errors import AbcError
 from abc_calib.evaluation.failures import logit_margins, margins
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.proof import check as check_py
-from abc_calib.proof.export import export
+from abc_calib.proof.second_look import export
 from abc_calib.runs import Run
 from tasks.automata import COLUMNS, named
 

@@ -16,8 +16,8 @@ from test_verify import double, judged, program_margin
 
 from abc_calib.evaluation.failures import logit_margins
 from abc_calib.proof import check as check_py
+from abc_calib.proof.allowed import check_laid_out
 from abc_calib.proof.forms import Undecided
-from abc_calib.proof.laid_out import check_laid_out
 from abc_calib.proof.prove import setup_of
 
 

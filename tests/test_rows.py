@@ -36,7 +36,7 @@ from abc_calib.nn.saved import save_weights
 from abc_calib.proof import check as checker
 from abc_calib.proof.decide import decide
 from abc_calib.proof.forms import Undecided
-from abc_calib.proof.labels import atom_name
+from abc_calib.proof.page import atom_name
 from abc_calib.proof.prove import prepare, setup_of
 from abc_calib.proof.until import certain
 from abc_calib.proof.windows import AllWindows

@@ -24,12 +24,11 @@ from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.proof import check as check_py
 from abc_calib.proof import prove, windows
-from abc_calib.proof.allowed import ALLOWED, check_allowed, overridden
+from abc_calib.proof.allowed import ALLOWED, check_allowed, check_laid_out, overridden
 from abc_calib.proof.forms import Undecided
-from abc_calib.proof.laid_out import check_laid_out
+from abc_calib.proof.occurrence import TooMany
 from abc_calib.proof.prove import check, parts, prepare
 from abc_calib.proof.search import decoded
-from abc_calib.proof.walk import TooMany
 from abc_calib.proof.witness import Witnesses
 from abc_calib.runs import Run
 from tasks import Arithmetic, TaskError, WordTask, get_task, rules
@@ -688,7 +687,7 @@ REFUSED: list[tuple[str, Any, Any, dict[str, Any]]] = [
     ("absolute and grow with length", "successor", ([OWN], [ONE]), {"scheme": "learned:size=64"}),
     ("scores depend on positions", "successor", THREE, {"scheme": "rope"}),
     ("drawn anew", "successor", ([OWN], [ONE]), {"scheme": "randomized", "cyclic": 3}),
-    ("encoder-attention is not restricted", "successor", ([OWN], [ONE]), {"encoder_layers": 1}),
+    ("not restricted to lines at every site", "successor", ([OWN], [ONE]), {"encoder_layers": 1}),
     ("pads every operand to a fixed width", "successor", ([OWN], [ONE]), {"format": "fixed:9"}),
     ("its blocks are post-norm", "addition", ([ALONE], SUMS), {"post_norm": True}),
     *(

@@ -39,11 +39,10 @@ from abc_calib.proof import check as checker
 from abc_calib.proof import forms, prove, rounding, second_look, until, windows
 from abc_calib.proof.certificate import NOT_COMPARED, Certificate, difference
 from abc_calib.proof.decide import _number, decide
-from abc_calib.proof.export import export
 from abc_calib.proof.forms import Undecided
+from abc_calib.proof.occurrence import TooMany
 from abc_calib.proof.prove import check, parts, prepare
-from abc_calib.proof.second_look import verify
-from abc_calib.proof.walk import TooMany
+from abc_calib.proof.second_look import export, verify
 from abc_calib.proof.witness import Witnesses
 from abc_calib.reporting.card import card
 from abc_calib.reporting.page.collect import certificate as shown_on_page

@@ -19,11 +19,10 @@ from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.failures import margins
 from abc_calib.geometry import ALONE, Line, LineBias
 from abc_calib.nn.foreign.inject import inject
+from abc_calib.proof import blackbox, search
 from abc_calib.proof import decide as decision
-from abc_calib.proof import search, tested
-from abc_calib.proof.certificate import Certificate
+from abc_calib.proof.certificate import Certificate, fingerprint
 from abc_calib.proof.decide import decide
-from abc_calib.proof.fingerprint import fingerprint
 from abc_calib.proof.forms import Undecided
 from abc_calib.proof.prove import check, prepare
 from abc_calib.proof.until import FLOOR, certain
@@ -158,8 +157,8 @@ def given(folder, pairs):
 
 
 def test_a_llama_is_tested_and_not_certified(successor, runs_root, monkeypatch):
-    assert tested.LENGTHS == (10, 30, 100, 300, 1000)
-    monkeypatch.setattr(tested, "LENGTHS", (10, 100))
+    assert blackbox.LENGTHS == (10, 30, 100, 300, 1000)
+    monkeypatch.setattr(blackbox, "LENGTHS", (10, 100))
     found = invoke("certify", *given(*successor), "--json", "-q")
     assert found.code == 0, found.err
     told = json.loads(found.out)
@@ -241,7 +240,7 @@ def test_a_run_that_was_trained_here_is_judged_by_its_own_folder(successor, tmp_
 
 def test_the_verdict_says_what_was_run(successor, tmp_path, monkeypatch):
     run = stages.adopt(*successor, "=", lined=True, out=tmp_path / "run")
-    monkeypatch.setattr(tested, "LENGTHS", (10,))
+    monkeypatch.setattr(blackbox, "LENGTHS", (10,))
     monkeypatch.setattr(decision, "MOST_TESTED", 90)
     shown = []
     found = stages.certify(run, on_windows=lambda *seen: shown.append(seen))
@@ -268,7 +267,7 @@ def test_windows_that_fail_are_never_passed_over(successor, tmp_path, monkeypatc
     with torch.no_grad():
         for weight in model.parameters():
             weight += 0.2 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
-    monkeypatch.setattr(tested, "LENGTHS", (10,))
+    monkeypatch.setattr(blackbox, "LENGTHS", (10,))
     monkeypatch.setattr(decision, "outright", lambda *_: [])
     monkeypatch.setattr(search, "failing_sources", lambda *_: iter(()))
     found = decide(run, model).certificate

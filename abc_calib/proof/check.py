@@ -829,16 +829,13 @@ def frames(e: Export, mirrored: bool) -> Any:
     below = [1] * bool(e.later and e.counted)
     for later in (False, True)[: 1 + bool(e.later)]:
         for order in permutations(["column", "wide", "above"][: 2 + (later and e.extra is None)]):
-            on = [0] * len(order)
-            rows = [0] * (later + len(below))
+            count, others = len(order), [0] * (later + len(below))
             names = dict[str, tuple[int, ...]]()
-            for gap, name in enumerate(order):
-                on[gap] = 1
-                names[name] = (0, *on, *rows)
-            zeros = [0] * len(order)
-            row = [1] * later
-            names["row"] = (int(later), *zeros, *row, *([0] * len(below)))
-            names["rows"] = (1 + later, *zeros, *row, *below)
+            for gap, name in enumerate(order, 1):
+                names[name] = (0, *[1] * gap, *[0] * (count - gap), *others)
+            above = [0] * count + [1] * later
+            names["row"] = (int(later), *above, *[0] * len(below))
+            names["rows"] = (1 + later, *above, *below)
             yield names
 
 

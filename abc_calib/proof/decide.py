@@ -13,12 +13,11 @@ import numpy as np
 from abc_calib.data import Data
 from abc_calib.evaluation import Evaluator
 from abc_calib.nn.base import in_float64
-from abc_calib.proof.allowed import check_allowed
-from abc_calib.proof.certificate import Certificate
-from abc_calib.proof.fingerprint import fingerprint, machine
+from abc_calib.proof.allowed import check_allowed, check_laid_out
+from abc_calib.proof.blackbox import generated
+from abc_calib.proof.certificate import Certificate, fingerprint, machine
 from abc_calib.proof.forms import Undecided
-from abc_calib.proof.labels import described
-from abc_calib.proof.laid_out import check_laid_out
+from abc_calib.proof.page import described
 from abc_calib.proof.prove import (
     MOST_WINDOWS,
     Checked,
@@ -28,7 +27,6 @@ from abc_calib.proof.prove import (
     prepare,
 )
 from abc_calib.proof.search import COUNTEREXAMPLES, counterexamples, decoded, outright, search
-from abc_calib.proof.tested import generated
 from abc_calib.runs import Run
 
 FASTEST = 300_000

@@ -17,8 +17,8 @@ from torch import Tensor
 from abc_calib.evaluation.failures import logit_margins
 from abc_calib.geometry import LineBias
 from abc_calib.nn.transformer.blocks import Blocks, States
+from abc_calib.proof.occurrence import distinct
 from abc_calib.proof.rounding import Rounding
-from abc_calib.proof.walk import distinct
 from abc_calib.proof.windows import AllWindows
 
 CHUNK = 2**13

@@ -27,10 +27,13 @@ stops, or ``Undecided`` is raised. Where positions repeat, open gaps are listed 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from abc_calib.errors import AbcError
+
+T = TypeVar("T")
 
 MOST_SIZES = 3_000
 """Sizes that are looked at; certificates have needed up to 300."""
@@ -68,6 +71,11 @@ def sign(a: Form, b: Form | int) -> int:
     return distance
 
 
+def _compared(by: Callable[[int, int], bool]) -> Callable[[Form, Any], bool]:
+    """An operator of forms, by their ``sign``."""
+    return lambda a, b: by(sign(a, b), 0)
+
+
 class Form:
     """An integer that is linear in gaps: its ``value`` at this size, and its ``slopes``."""
 
@@ -75,9 +83,6 @@ class Form:
 
     def __init__(self, gaps: Gaps, value: int, slopes: tuple[int, ...]):
         self.gaps, self.value, self.slopes = gaps, value, slopes
-
-    def __repr__(self) -> str:
-        return f"Form({self.value}, {self.slopes})"
 
     def __add__(self, other: Any) -> Form:
         if isinstance(other, Form):
@@ -112,21 +117,9 @@ class Form:
         value, rest = divmod(self.value, parts)
         return Form(self.gaps, value, tuple(s // parts for s in self.slopes)), rest
 
-    def __lt__(self, other: Any) -> bool:
-        return sign(self, other) < 0
-
-    def __le__(self, other: Any) -> bool:
-        return sign(self, other) <= 0
-
-    def __gt__(self, other: Any) -> bool:
-        return sign(self, other) > 0
-
-    def __ge__(self, other: Any) -> bool:
-        return sign(self, other) >= 0
-
-    def __eq__(self, other: Any) -> bool:
-        return sign(self, other) == 0
-
+    __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
+    __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
+    __eq__ = _compared(operator.eq)
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
@@ -160,22 +153,21 @@ class Form:
 
 
 def sizes(
-    count: int, look: Callable[[Gaps], None], period: int = 1, most: int = MOST_SIZES
-) -> Iterator[Gaps]:
-    """Gaps whose sizes hold all others: ``look`` sees each, and closes gaps by comparing.
+    count: int, look: Callable[[Gaps], T], period: int = 1, most: int = MOST_SIZES
+) -> list[T]:
+    """What ``look`` says of sizes that hold all others; it closes their gaps by comparing.
 
     ``count``: of gaps. ``period``: positions are known modulo this, so that an open gap is larger
     by as much. ``Undecided`` where more than ``most`` sizes would have to be looked at.
     """
-    visited: dict[tuple[int, ...], Gaps] = {}
+    visited: dict[tuple[int, ...], tuple[Gaps, T]] = {}
 
     def visit(values: tuple[int, ...]) -> Gaps:
         if len(visited) > most:
             raise Undecided("its lines reach so far, or drift so, that too many sizes differ")
         if values not in visited:
-            visited[values] = Gaps(values)
-            look(visited[values])
-        return visited[values]
+            visited[values] = (gaps := Gaps(values)), look(gaps)
+        return visited[values][0]
 
     order = {(0,) * count: None}
     for values in (queue := [*order]):
@@ -187,4 +179,4 @@ def sizes(
             if larger not in order:
                 order[larger] = None
                 queue.append(larger)
-    yield from visited.values()
+    return [result for _, result in visited.values()]

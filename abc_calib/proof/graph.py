@@ -85,7 +85,7 @@ class Query(Size):
         """The key of a self-attention line for a query in a column of the row ``up`` above."""
         opens: list[Any] = [0]
         for above in range(1, line.segment + 1):
-            exists = self.setup.rule.in_rows and self.row - up - above >= 0
+            exists = self.row - up - above >= 0
             opens.append(opens[-1] - (self.width(up + above) + 1) if exists else opens[-1])
         position, _ = formula(line, "self").key((0, column, *opens), column)
         for above, opened in enumerate(opens):
@@ -95,8 +95,9 @@ class Query(Size):
 
     def of_source(self, token: Token) -> Own | Token:
         """A token of the source as a key; where it is the output's first one, as that."""
-        if self.setup.last_is_first and token.behind == -1 and self.source.closes(token):
-            return Own(0, self.nothing)
+        if self.setup.last_is_first and token.behind == -1:
+            last = token.part == len(self.setup.layout.parts)
+            return Own(0, self.nothing) if last else token
         return token
 
     # Nodes
@@ -133,7 +134,7 @@ class Query(Size):
         """What stands in a column of the output, of which column 0 is what opens the row."""
         if column != 0:
             return Atom("written", up, column - 1)
-        if not (self.setup.rule.in_rows and self.row - up > 0):
+        if not self.row - up > 0:
             return self.setup.sos
         if self.setup.rule.closers:
             return Atom("closer", up, None)

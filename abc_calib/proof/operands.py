@@ -53,10 +53,6 @@ class Parts:
         self.layout = Layout(tuple(widths), layout.delimiters, layout.aligned)
         self.anchors = self.layout.anchors
 
-    def closes(self, token: Token) -> bool:
-        """Does the delimiter close the source?"""
-        return bool(token.part == len(self.layout.parts))
-
     def _named(self, position: Any) -> Token:
         part, behind = placed(self.layout.closes, position)
         if part == 0 and not self.query.setup.opened:
@@ -103,10 +99,6 @@ class Listed:
 
     def __init__(self, query: Size):
         self.query = query
-
-    def closes(self, token: Token) -> bool:
-        """Does the delimiter close the source?"""
-        return bool(token.part == self.query.rows)
 
     def _drifts(self, line: Line, site: Any) -> Undecided:
         return Undecided(f"{line.label(site)} leaves the row's own operand")

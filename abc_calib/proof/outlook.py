@@ -16,10 +16,10 @@ from abc_calib.errors import UsageError
 from abc_calib.geometry import Layout, Line, LineBias
 from abc_calib.proof.allowed import check_allowed
 from abc_calib.proof.forms import Undecided
-from abc_calib.proof.labels import atom_name
+from abc_calib.proof.occurrence import TooMany, distinct
+from abc_calib.proof.page import atom_name
 from abc_calib.proof.prove import fitting, rule_of
 from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import TooMany, distinct
 from abc_calib.proof.windows import AllWindows
 from tasks import Task
 from tasks.machine import columns_seen
@@ -115,13 +115,11 @@ def _windows(data: Data, rule: Rule, columns: int) -> tuple[int | None, tuple[st
     layout, ids = fitting(data, rule), data.vocabulary.ids
     for back in range(columns + 1):
         listing = AllWindows(Setup(rule, _lines(layout, rule, back), 1, 0, layout, ids))
-        counts = {node: _count(listing, node) for node in listing.occurrences}
-        if all(count is not None for count in counts.values()):
-            sizes = {node: count or 0 for node, count in counts.items()}
-            occurrence = listing.occurrences[max(sizes, key=sizes.__getitem__)][0]
-            return sum(sizes.values()), tuple(
-                atom_name(occurrence, atom) for atom in occurrence.atoms
-            )
+        counts: dict[int, Any] = {node: _count(listing, node) for node in listing.occurrences}
+        if None not in counts.values():
+            occurrence = listing.occurrences[max(counts, key=counts.__getitem__)][0]
+            names = tuple(atom_name(occurrence, atom) for atom in occurrence.atoms)
+            return sum(counts.values()), names
     return None, ()  # a row's first column decides, too
 
 

@@ -20,13 +20,13 @@ from torch import Tensor
 from abc_calib.data import Data
 from abc_calib.data.vocabulary import SOS
 from abc_calib.errors import AbcError
-from abc_calib.geometry import SITES, Layout, LineBias
-from abc_calib.nn.transformer.windows import scheme_period, unknown_part
+from abc_calib.geometry import Layout, LineBias
+from abc_calib.nn.transformer.windows import window_period
 from abc_calib.proof.blackbox import BlackBox, setup_of_foreign
 from abc_calib.proof.evaluate import Layers
 from abc_calib.proof.forms import Undecided
+from abc_calib.proof.occurrence import TooMany
 from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import TooMany
 from abc_calib.proof.windows import AllWindows
 from tasks.closure import NotClosed, check_closed
 from tasks.rows import ROW
@@ -70,39 +70,14 @@ def fitting(data: Data, rule: Rule) -> Layout:
     return layout
 
 
-def lines_of(model: Any) -> LineBias:
-    """The lines that all heads of a model follow; ``Undecided`` where a row sees without bound."""
-    if model.no_lines:
-        raise Undecided(model.no_lines)
-    if unknown := unknown_part(model):
-        raise Undecided(f"{unknown}, which a certificate cannot follow")
-    lines: LineBias | None = model.lines
-    if lines is None:
-        raise Undecided("its attention is not restricted to lines: abc calibrate it")
-    for site, layer, head in lines.transparent():
-        raise Undecided(
-            f"head {head} of layer {layer} ({site}-attention) is transparent: it sees all"
-        )
-    if lines.off_line_bias is not None:
-        raise Undecided(
-            f"keys off its lines are only penalised ({lines.off_line_bias:g}): it sees all"
-        )
-    for site in SITES:
-        if model.attention_layers.get(site) and site not in lines.sites:
-            raise Undecided(f"its {site}-attention is not restricted to lines: it sees all")
-    if getattr(model.options, "post_norm", False):
-        raise Undecided("its blocks are post-norm")
-    return lines
-
-
 def setup_of(model: Any, data: Data) -> Setup:
     """What the model and its sources look like; ``Undecided`` where a row sees without bound."""
     if model.in_whole_sources:
         return setup_of_foreign(model, data)
-    lines = lines_of(model)
-    rule, period = rule_of(data), scheme_period(model, lines)
+    period = model.no_lines or window_period(model)
     if isinstance(period, str):
         raise Undecided(period)
+    rule, lines = rule_of(data), model.lines
     if rule.in_rows and period > 1:
         raise Undecided("its positions are not followed from row to row")
     layout, ids = fitting(data, rule), data.vocabulary.ids
@@ -127,6 +102,7 @@ def setup_of(model: Any, data: Data) -> Setup:
 class Checked:
     """What was found of one node. ``failing (m,)`` are windows where the model is wrong.
 
+    ``listed``: how many windows there are, ``windows``: how many of them were run.
     ``margin``: the least difference between the logit of the right token and the largest other one.
     With a ``floor`` windows whose margin is not above it are kept as failing, too, but only those
     at 0 or less count as ``wrong``. ``margins (m,)``: of the failing ones, in order.
@@ -134,6 +110,7 @@ class Checked:
 
     node: int
     floor: float = 0.0
+    listed: int = 0
     windows: int = 0
     wrong: int = 0
     margin: float = float("inf")
@@ -187,29 +164,21 @@ class Proof:
             return BlackBox(self.model, self.data, self.listing)
         return Layers(self.model, self.listing)
 
-    def parts(self, node: int) -> Iterator[np.ndarray]:
-        """The windows of a node, each once."""
+    def parts(self, node: int, rng: np.random.Generator | None = None) -> Iterator[np.ndarray]:
+        """The windows of a node, each once; parts of too many to be held in an order by ``rng``."""
         codes = self.codes[node]
-        yield from [codes] if codes is not None else parts(self.listing, node, PART)
+        yield from [codes] if codes is not None else parts(self.listing, node, PART, rng=rng)
 
     def all_parts(self) -> Iterator[tuple[int, np.ndarray]]:
         for node in self.codes:
             for codes in self.parts(node):
                 yield node, codes
 
-    def any_part(self, node: int, rng: np.random.Generator) -> np.ndarray:
-        """The windows of a node; of too many to be held a part, drawn at random."""
-        codes = self.codes[node]
-        chunks = [codes] if codes is not None else parts(self.listing, node, PART, rng=rng)
-        return next(part for part in chunks if len(part))
-
     def sample(self, most: int, rng: np.random.Generator) -> Proof:
         """The same with windows drawn at random, about ``most`` in all."""
-        drawn: dict[int, Any] = {}
-        for node, codes in self.codes.items():
-            share = max(1, most // len(self.codes))
-            if codes is None:
-                codes = self.any_part(node, rng)
+        drawn, share = dict[int, Any](), max(1, most // len(self.codes))
+        for node in self.codes:
+            codes = next(part for part in self.parts(node, rng) if len(part))
             drawn[node] = np.sort(rng.permutation(codes)[:share])
         return replace(self, codes=drawn, sizes={node: len(drawn[node]) for node in drawn})
 
@@ -288,11 +257,10 @@ def check(
 ) -> list[Checked]:
     """Run the model on every window; ``floor``: the least margin of windows that do not fail."""
     results = {node: Checked(node, floor) for node in proof.codes}
-    counts = Counter[int]()
 
     def counted() -> Iterator[tuple[int, np.ndarray]]:
         for node, codes in proof.all_parts():
-            counts[node] += len(codes)
+            results[node].listed += len(codes)
             yield node, codes
 
     done = 0
@@ -300,10 +268,10 @@ def check(
         results[node].add(codes, margins)
         done += len(codes)
         on_windows(done)
-    for node, result in results.items():
-        if result.windows != counts[node]:
+    for result in results.values():
+        if result.windows != result.listed:
             raise AbcError(
-                f"{result.windows} of {counts[node]} windows were run: nothing is decided"
+                f"{result.windows} of {result.listed} windows were run: nothing is decided"
             )
     return list(results.values())
 

@@ -17,7 +17,7 @@ from abc_calib.evaluation.stress import smallest, stress
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator
 from abc_calib.proof.certificate import Certificate
-from abc_calib.proof.labels import described
+from abc_calib.proof.page import described
 from abc_calib.proof.prove import Checked, Proof
 from abc_calib.proof.sources import Sources
 from abc_calib.proof.witness import Witnesses

@@ -62,9 +62,10 @@ class Setup:
         end as the query from the start counts too.
         """
         if mirrored:
-            yield {"column": (0, 1, 0), "wide": (1, 2, 1)}
-            yield {"column": (0, 1, 1), "wide": (0, 2, 1)}
-            yield {"column": (1, 1, 1), "wide": (0, 1, 0)}
+            alone: Frame = {"row": (0, 0, 0), "rows": (1, 0, 0)}
+            yield alone | {"column": (0, 1, 0), "wide": (1, 2, 1)}
+            yield alone | {"column": (0, 1, 1), "wide": (0, 2, 1)}
+            yield alone | {"column": (1, 1, 1), "wide": (0, 1, 0)}
             return
         rule = self.rule
         below = [1] * (rule.in_rows and rule.counted)
@@ -78,10 +79,9 @@ class Setup:
                     # places that meet are in one of the orders
                     constant += gap > 0 and places.index(order[gap - 1]) > places.index(name)
                     frame[name] = (constant, *on, *none)
-                if rule.in_rows:
-                    row = [0] * len(order) + [1] * later
-                    frame["row"] = (later, *row, *(0 for _ in below))
-                    frame["rows"] = (1 + later, *row, *below)
+                row = [0] * len(order) + [1] * later
+                frame["row"] = (later, *row, *(0 for _ in below))
+                frame["rows"] = (1 + later, *row, *below)
                 yield frame
 
 
@@ -98,15 +98,13 @@ class Size:
 
     def __init__(self, setup: Setup, frame: Frame, gaps: Gaps, short: int = 0):
         self.setup, self.frame, self.gaps, self.short = setup, frame, gaps, short
-        rule, place = setup.rule, {name: gaps.form(*linear) for name, linear in frame.items()}
-        self.column, self.wide, self.nothing = (
-            place["column"],
-            place["wide"],
-            gaps.form(0, *(0 for _ in gaps.values)),
+        rule = setup.rule
+        place: dict[str, Any] = {name: gaps.form(*linear) for name, linear in frame.items()}
+        self.nothing = gaps.form(0, *(0 for _ in gaps.values))
+        self.column, self.wide, self.row, self.rows = (
+            place[name] for name in ("column", "wide", "row", "rows")
         )
-        self.row: Any = place.get("row", 0)
-        self.rows: Any = place.get("rows", 1)
-        self.above = place.get("above")
+        self.above: Any = place.get("above")
         if self.above is None and rule.in_rows and rule.extra is not None:
             self.above = self.wide + rule.extra
         self.exists = self.wide >= 1 and (self.above is None or self.above >= 0)
@@ -118,12 +116,12 @@ class Size:
     @property
     def first(self) -> bool:
         """Is it the output's first row?"""
-        return not self.setup.rule.in_rows or self.frame["row"][0] == 0
+        return self.frame["row"][0] == 0
 
     @property
     def last(self) -> bool:
         """Is it the output's last row?"""
-        return not self.setup.rule.in_rows or not self.row < self.rows - 1
+        return not self.row < self.rows - 1
 
     def letters(self, tape: int) -> Any:
         """How many letters a tape has that is an operand."""

@@ -44,10 +44,10 @@ class Sources:
         for total in range(1, SHORT + 1):
             has_size = False
             for name, widths in self._sizes(total):
-                if math.prod(len(self._letters(k)) ** w for k, (w, _) in enumerate(widths)) > most:
+                if math.prod(len(self._letters(k)) ** w for k, w in enumerate(widths)) > most:
                     continue
                 has_size = True
-                numbers = [self._numbers(k, *width) for k, width in enumerate(widths)]
+                numbers = [self._numbers(k, width) for k, width in enumerate(widths)]
                 index = np.indices([len(number) for number in numbers])
                 index = index.reshape(len(numbers), -1)
                 drawn = [number.take(k) for number, k in zip(numbers, index, strict=True)]
@@ -62,33 +62,30 @@ class Sources:
             if not has_size:
                 return
 
-    def _sizes(self, total: int) -> Iterator[tuple[int | str, list[tuple[int, bool]]]]:
-        """Sources of this number of digits in all, or of that width: of each operand, its width.
-
-        And whether it is exact, or at most that.
-        """
+    def _sizes(self, total: int) -> Iterator[tuple[int | str, list[int]]]:
+        """Sources of this number of digits in all, or of that width: of each operand, its width."""
         first, of_row = self.rule.first, self.rule.of_row
         operands = len(set(first.tapes)) // self.rule.stride
         if first.words and of_row is None:
             yield total, self._turns(total) * operands
         elif not self.rule.in_rows:
-            yield total, [(w, k == of_row) for k, w in enumerate(self.task.widths(total))]
+            yield total, [*self.task.widths(total)]
         elif self.rule.listed:
             for digits in (d for d in range(1, total + 1) if total % d == 0):
                 rows = total // digits
-                yield f"{digits}x{rows}", [(digits, True)] * rows
+                yield f"{digits}x{rows}", [digits] * rows
         elif not first.tapes:
-            yield str(total), [(total, True)]
+            yield str(total), [total]
         else:
             for digits in range(1, total + 1):
                 rows = total + 1 - digits
-                front, others = [(rows, True)], self._turns(digits) * operands
-                yield f"{digits}x{rows}", [*front, *others] if of_row == 0 else [*others, *front]
+                others = self._turns(digits) * operands
+                yield f"{digits}x{rows}", [rows, *others] if of_row == 0 else [*others, rows]
 
-    def _turns(self, letters: int) -> list[tuple[int, bool]]:
+    def _turns(self, letters: int) -> list[int]:
         """The widths of the operands that read so many letters by turns."""
         k = self.rule.stride
-        return [((letters + k - 1 - j) // k, True) for j in range(k)]
+        return [(letters + k - 1 - j) // k for j in range(k)]
 
     def _letters(self, operand: int) -> np.ndarray:
         """The letters that may stand in an operand."""
@@ -96,16 +93,12 @@ class Sources:
             return np.array(self.rule.first.symbols)
         return np.arange(self.rule.base - self.rule.ticks)  # what counts rows stands in none
 
-    def _numbers(self, operand: int, width: int, exact: bool) -> Ragged:
-        """All numbers of a width, or of at most that; of words, every row of them."""
+    def _numbers(self, operand: int, width: int) -> Ragged:
+        """All numbers of a width, or of at most that in one row; of words, every row of them."""
         allowed, words = self._letters(operand), self.rule.first.words
         base = len(allowed)
-        least = base ** (width - 1) if exact and width > 1 and not words else 0
-        rest, columns = np.arange(least, base**width), []
-        for _ in range(width):
-            rest, letters = np.divmod(rest, base)
-            columns.append(letters)
-        values = np.reshape(columns, (width, len(rest))).T.astype(np.int64)
+        least = base ** (width - 1) if self.rule.in_rows and width > 1 and not words else 0
+        values = np.arange(least, base**width)[:, None] // base ** np.arange(width) % base
         if words:
             return Ragged(allowed[values], np.full(len(values), width))
         return without_zeros(values)

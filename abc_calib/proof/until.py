@@ -141,15 +141,12 @@ class MarginStopping:
 
     def _still_fails(self, model: Any) -> bool:
         """Is a problem below the floor still there? Then all windows need not be looked at."""
-        return bool(self.hard) and bool(
-            (margins(in_float64(model), self.laid_out()) <= FLOOR).any()
-        )
-
-    def laid_out(self) -> Batch:
-        """All hard problems."""
+        if not self.hard:
+            return False
         data: Any = self.proof.data
-        parsed = [self.parse(text) for text in self.hard]
-        return data.lay_out(parsed[0].joined(*parsed[1:]))
+        first, *others = map(self.parse, self.hard)
+        laid_out = data.lay_out(first.joined(*others))
+        return bool((margins(in_float64(model), laid_out) <= FLOOR).any())
 
 
 def hard_to_learn(rule: Rule) -> bool:

@@ -29,16 +29,15 @@ length. More windows than occur, never fewer.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from abc_calib.proof.forms import MOST_SIZES, Undecided, sizes
+from abc_calib.proof.forms import MOST_SIZES, Gaps, Undecided, sizes
 from abc_calib.proof.graph import Graph, Query
-from abc_calib.proof.occurrence import Occurrence
-from abc_calib.proof.setup import Setup
-from abc_calib.proof.walk import Steps, distinct
+from abc_calib.proof.occurrence import Occurrence, Steps, distinct
+from abc_calib.proof.setup import Frame, Setup
 
 FEW_SIZES = 400
 """Sizes that are looked at before lines of one row are taken to run against the columns."""
@@ -49,7 +48,7 @@ class AllWindows:
 
     def __init__(self, setup: Setup):
         self.setup, self.graph = setup, Graph()
-        by = {id(row): Steps(row) for row in (setup.rule.first, setup.rule.later) if row}
+        by = [Steps(row) for row in (setup.rule.first, setup.rule.later) if row]
         try:
             self._list(by, mirrored=False)
         except Undecided:
@@ -57,25 +56,20 @@ class AllWindows:
                 raise
             self._list(by, mirrored=True)
 
-    def _list(self, by: Mapping[int, Steps], mirrored: bool) -> None:
+    def _list(self, by: Sequence[Steps], mirrored: bool) -> None:
         self.occurrences: dict[int, list[Occurrence]] = {}
-        self.sizes = 0
-        setup, rule = self.setup, self.setup.rule
+        self.sizes, setup, rule = 0, self.setup, self.setup.rule
         most = MOST_SIZES if mirrored or rule.in_rows else FEW_SIZES
         for frame, short in itertools.product(setup.frames(mirrored), range(rule.stride)):
-            pairs: list[tuple[int, Occurrence]] = []
 
-            def look(gaps: Any, frame: Any = frame, short: int = short, pairs: Any = pairs) -> None:
+            def look(gaps: Gaps, frame: Frame = frame, short: int = short) -> Any:
                 query = Query(setup, self.graph, frame, gaps, short)
-                if not query.exists:
-                    return
-                state = query.state()
-                machine = rule.first if query.first else rule.later
-                pairs.append((state.node, Occurrence(query, state.atoms, by[id(machine)])))
+                state = query.state() if query.exists else None
+                return state and (state.node, Occurrence(query, state.atoms, by[not query.first]))
 
-            count = len(next(iter(frame.values()))) - 1
-            self.sizes += sum(1 for _ in sizes(count, look, setup.period, most))
-            for node, occurrence in pairs:
+            looked = sizes(len(frame["wide"]) - 1, look, setup.period, most)
+            self.sizes += len(looked)
+            for node, occurrence in filter(None, looked):
                 self.occurrences.setdefault(node, []).append(occurrence)
 
     def radix(self, node: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,7 @@ class Witnesses(Sources):
 
     def __init__(self, task: Any, listing: AllWindows):
         super().__init__(task, listing.setup.rule)
-        self.listing = listing
-        self._sizes_of: dict[tuple[int, int, bool], list[tuple[Occurrence, tuple[int, ...]]]] = {}
+        self.listing, self._sizes_of = listing, cache(self._all_sizes)
 
     def sources(
         self,
@@ -73,16 +73,17 @@ class Witnesses(Sources):
         self, node: int, code: int, widest: int, rng: np.random.Generator, near: bool
     ) -> Iterator[Spot]:
         """Where a window may stand in problems that are not too wide."""
-        if (node, widest, near) not in self._sizes_of:
-            self._sizes_of[node, widest, near] = [
-                (occurrence, gaps)
-                for occurrence in self.listing.occurrences[node]
-                for gaps in self._gaps(occurrence, widest, near)
-            ]
-        sizes = self._sizes_of[node, widest, near]
+        sizes = self._sizes_of(node, widest, near)
         order = rng.permutation(len(sizes)) if self.rule.in_rows else range(len(sizes))
         spots = (Spot(*sizes[k], code) for k in order)
         yield from (spot for spot in spots if spot.possible)
+
+    def _all_sizes(
+        self, node: int, widest: int, near: bool
+    ) -> list[tuple[Occurrence, tuple[int, ...]]]:
+        """Of each place of a node the gaps of its problems."""
+        places = self.listing.occurrences[node]
+        return [(place, gaps) for place in places for gaps in self._gaps(place, widest, near)]
 
     def _gaps(self, occurrence: Occurrence, widest: int, near: bool) -> list[tuple[int, ...]]:
         """The gaps of the smallest problems that have the place, no two of which read the same."""
@@ -94,10 +95,9 @@ class Witnesses(Sources):
             ranges.append([*less, *larger][: rows + 1])
         different: dict[tuple[int, ...], tuple[int, ...]] = {}
         for gaps in itertools.islice(smallest_first(ranges), 4096):
-            row = query.row.at(gaps) if self.rule.in_rows else 0
-            tall = query.rows.at(gaps) - self.rule.past if self.rule.in_rows else 1
-            read = (form.at(gaps) for form in occurrence.tapes)
-            at = query.wide.at(gaps), row, query.column.at(gaps), *read
+            forms = query.wide, query.row, query.column, *occurrence.tapes
+            at = tuple(form.at(gaps) for form in forms)
+            tall = query.rows.at(gaps) - self.rule.past
             if at in different or not 1 <= at[0] <= widest or min(at) < 0 or tall > rows:
                 continue
             if Spot(occurrence, gaps).fits:
@@ -189,9 +189,9 @@ class Spot:
     def __init__(self, occurrence: Occurrence, gaps: tuple[int, ...], code: int | None = None):
         self.occurrence, self.gaps, query = occurrence, gaps, occurrence.query
         self.rule: Rule = query.setup.rule
-        self.column, self.width = query.column.at(gaps), query.wide.at(gaps)
-        self.row = query.row.at(gaps) if self.rule.in_rows else 0
-        self.rows = query.rows.at(gaps) if self.rule.in_rows else 1
+        self.column, self.width, self.row, self.rows = (
+            form.at(gaps) for form in (query.column, query.wide, query.row, query.rows)
+        )
         self.front = self.rows - self.rule.past  # how many letters belong to rows
         #: by (operand, column), and by (rows above, column) of the output; what opens a row
         self.digits: dict[tuple[int, int], int] = {}
@@ -238,22 +238,24 @@ class Spot:
         """The runs of the row with the window, and those that sources are drawn by."""
         by, rule = self.occurrence.steps.by, self.rule
         lengths = [form.at(self.gaps) for form in self.occurrence.tapes]
-        self.runs = Runs(by, lengths, self.pins) if min(lengths, default=0) >= 0 else None
-        self.starts = self._starting(self.runs, self.row)
+        self.runs = Runs(by, lengths, self.pins)
+        self.starts = self._starting(self.row)
         if self.starts and self.row and not rule.listed:
-            short, tapes = self.occurrence.query.short, rule.first.tapes
-            lengths = [self.width - rule.lacks(tape, short) for tape in tapes]
-            letters = {(tape, column): [v] for (tape, column), v in self.digits.items()}
-            pins = {(tapes.index(k), c): v for (k, c), v in letters.items() if k in tapes}
-            self.runs = Runs(rule.first, lengths, pins)
-            self.starts = self._starting(self.runs, 0)
+            tapes = rule.first.tapes
+            known = [(k, column, [v]) for (k, column), v in self.digits.items() if k in tapes]
+            pins = {(tapes.index(k), column): codes for k, column, codes in known}
+            self.runs = Runs(rule.first, [self._letters(tape) for tape in tapes], pins)
+            self.starts = self._starting(0)
         self.possible = bool(self.starts)
 
-    def _starting(self, runs: Runs | None, row: int) -> list[int]:
+    def _letters(self, tape: int) -> int:
+        """How many letters an operand has that is a tape."""
+        letters: int = self.occurrence.query.letters(tape).at(self.gaps)
+        return letters
+
+    def _starting(self, row: int) -> list[int]:
         """First states of a row with the symbol and the opener that are known."""
-        if runs is None:
-            return []
-        by, starts = runs.by, runs.starts
+        by, starts = self.runs.by, self.runs.starts
         if self.rule.past:  # the last row is without a symbol
             last = bool(row) and self.occurrence.query.last
             starts = [k for k in starts if (by.symbols[k] == by.base) == last]
@@ -266,13 +268,12 @@ class Spot:
 
     def draw(self, task: Any, rng: np.random.Generator, count: int) -> Any:
         """Problems with the known digits; none, or those with the window where they give it."""
-        assert self.runs is not None
         letters, first = self.runs.draw(rng, count, self.starts)
         by, tapes = self.runs.by, dict[int, Ragged]()
         if self.rule.listed:
             return task.posed(self._listed(letters, rng))
         for axis, tape in enumerate(by.tapes):
-            wide = self.width - self.rule.lacks(tape, self.occurrence.query.short)
+            wide = self._letters(tape)
             tapes[tape] = Ragged(letters[:, :wide, axis], np.full(count, wide))
         if self.rule.of_row is not None:
             tapes[self.rule.of_row] = self._front(np.array(by.symbols)[first], rng)
@@ -311,13 +312,11 @@ class Spot:
         """
         kept = np.ones(len(tapes[0]), bool)
         for tape in self.rule.first.tapes[: 1 if self.rule.stride == 1 else None]:
-            wide = self.width - self.rule.lacks(tape, self.occurrence.query.short)
-            kept &= tapes[self.row if self.rule.listed else tape].lengths == wide
+            operand = self.row if self.rule.listed else tape
+            kept &= tapes[operand].lengths == self._letters(tape)
         for (operand, column), value in self.digits.items():
-            letters = tapes[operand]
-            if column >= letters.width:
-                return kept, kept & False
-            kept &= (letters.values[:, column] == value) & (column < letters.lengths)
+            letters, symbols = tapes[operand], tapes[operand].widened(column + 1)[:, column]
+            kept &= (symbols == value) & (column < letters.lengths)
         if len(rows) <= self.row:
             return kept, kept & False
         at = np.full(len(kept), self.column)
@@ -336,12 +335,8 @@ class Spot:
         """Which problems have a symbol in a column of a row, or close there with the right one."""
         row, base = rows[number], self.rule.base
         if value == base:
-            last = number + 1 >= len(rows)
-            below = np.zeros(len(row), bool) if last else rows[number + 1].lengths >= 0
-            return (row.lengths == column) & (
-                below == (self.right == self.occurrence.query.setup.row)
-            )
-        if column >= row.width:
-            return np.zeros(len(row), bool)
+            below = number + 1 < len(rows) and rows[number + 1].lengths >= 0
+            goes_on = self.right == self.occurrence.query.setup.row
+            return (row.lengths == column) & (below == goes_on)
         inside = row.lengths == column if value in self.rule.closers else column < row.lengths
-        return (row.values[:, column] == value) & inside
+        return (row.widened(column + 1)[:, column] == value) & inside

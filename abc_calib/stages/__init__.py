@@ -5,8 +5,7 @@ what the commands call, and what a notebook calls too.
 """
 
 from abc_calib.plugins import load_plugin
-from abc_calib.proof.export import export
-from abc_calib.proof.second_look import verify
+from abc_calib.proof.second_look import export, verify
 from abc_calib.stages.calibrating import calibrate
 from abc_calib.stages.foreign import adopt
 from abc_calib.stages.from_nothing import certified

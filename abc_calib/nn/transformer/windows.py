@@ -262,10 +262,14 @@ def unknown_part(model: Any) -> str:
 def window_period(model: Any) -> int | str:
     """Modulo what positions are known, or why rows are not given by what they read."""
     lines = model.lines
-    if lines is None or lines.off_line_bias is not None or lines.transparent():
-        return "its attention is not restricted to lines"
+    if lines is None:
+        return "its attention is not restricted to lines: abc calibrate it"
     if part := unknown_part(model):
-        return part
+        return f"{part}, which a certificate cannot follow"
+    for site, layer, head in lines.transparent():
+        return f"head {head} of layer {layer} ({site}-attention) is transparent: it sees all"
+    if lines.off_line_bias is not None:
+        return f"keys off its lines are only penalised ({lines.off_line_bias:g}): it sees all"
     if getattr(model.options, "post_norm", False):
         return "its blocks are post-norm"
     if any(n and site not in lines.sites for site, n in model.attention_layers.items()):
