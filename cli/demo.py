@@ -68,14 +68,14 @@ def demo(
     series = {f"{stage}, {kind}": list[Any]() for stage in SAMPLES for kind in SETS}
     for run in (vanilla, calibrated):
         for row in compare(run, sizes, samples, device):
-            series[f"{run.config.stage}, {row.set}"].append(row)
+            series[f"{run.config.stage}, {row['set']}"].append(row)
     say("4/5 certifying: is the calibrated model right at every length?")
     certificate = abc.certify(calibrated)
     say("5/5 an example and the page")
     page = str(write_page([calibrated, vanilla], calibrated.path / "report.html", f"{task}: demo"))
     shown = {f"{STAGES[n.split(', ')[0]]}, {n.split(', ')[1]}": rows for n, rows in series.items()}
     title = f"{calibrated}: {task}, trained on at most {first} digits"
-    records = [{"series": name, **row.as_dict()} for name, rows in series.items() for row in rows]
+    records = [{"series": name, **row} for name, rows in series.items() for row in rows]
     return Result(
         {"run": str(calibrated), "task": task, "rows": records, "page": page},
         [

@@ -16,7 +16,7 @@ import numpy as np
 from abc_calib import plugins
 from abc_calib.config import CertifyOptions, EvaluateOptions, StressOptions, TaskOptions, build
 from abc_calib.errors import Interrupted, OptionError, UsageError
-from abc_calib.evaluation import Evaluator, Prediction, Row
+from abc_calib.evaluation import Evaluator, Prediction
 from abc_calib.evaluation import evaluate as exact_match_rows
 from abc_calib.evaluation import predict as answer
 from abc_calib.evaluation.stress import Stressed, smallest
@@ -28,7 +28,7 @@ from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
 from abc_calib.proof.outlook import Outlook, look_ahead
 from abc_calib.runs import Run
-from abc_calib.runs.rows import add_rows, read_rows
+from abc_calib.runs.rows import Row, add_rows, read_rows, size_of
 from abc_calib.runs.run import STAGES
 from abc_calib.stopping import uninterrupted
 from abc_calib.text import counted, names
@@ -97,9 +97,9 @@ def evaluate(
 
             def keep(row: Row) -> None:
                 with uninterrupted():
-                    add_rows(path, [row.as_dict()])
+                    add_rows(path, [row])
                     rows.append(row)
-                measured = f"{row.set}, {counted(row.size, loaded.task.unit)}"
+                measured = f"{row['set']}, {counted(size_of(row), loaded.task.unit)}"
                 update(len(rows), total, measured, True)
                 on_row(row)
 
@@ -114,7 +114,7 @@ def evaluate(
         raise Interrupted(f"stopped after {len(rows)} of {total} rows; {kept}") from None
     import pandas as pd  # takes longer than most predictions
 
-    return pd.DataFrame([row.as_dict() for row in rows])
+    return pd.DataFrame(rows)
 
 
 def lengths_by_default(run: Run, chosen: EvaluateOptions) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import CalibrationOptions, ForeignOptions, Options, RunConfig
 from abc_calib.config.options import as_typed, flag_of
-from abc_calib.errors import AbcError
+from abc_calib.reporting.of_runs import parent_of
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 
@@ -21,11 +21,7 @@ def commands(run: Run) -> list[str]:
 
     A first run that is gone, or is of another version, is taken to be one by default.
     """
-    config = run.config
-    try:
-        parent = Run.open(config.parent) if config.parent else None
-    except AbcError:
-        parent = None
+    config, parent = run.config, parent_of(run)
     before = commands(parent) if parent else []
     if config.stage == "vanilla":
         return [*before, _first(config)]  # of the weights that it starts from
