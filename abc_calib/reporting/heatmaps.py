@@ -53,8 +53,8 @@ class Block:
     """Heads under one heading: ``matrices (h, i, j)`` and the names of rows and keys.
 
     ``names (h,)`` and ``notes (h,)``: text over each image, by default ``head 0`` and so on; notes
-    are what the head reads, or ``NO_LINE`` with a second line that fills its image. ``additive``:
-    biases, of which 0 is open and -inf closed, in place of weights.
+    are what the head reads, grey where they begin with ``NO_LINE``. ``additive``: biases, of which
+    0 is open and -inf closed, in place of weights.
     """
 
     matrices: np.ndarray
@@ -68,7 +68,7 @@ class Block:
     def title(self, head: int, width: float) -> str:
         """Return what stands over a head: its name and its note."""
         name = self.names[head] if self.names else f"head {head}"
-        texts = [name, *(note.split("\n")[0] for note in self.notes[head : head + 1])]
+        texts = [name, *self.notes[head : head + 1]]
         return "\n".join(wrapped(text, width) for text in texts if text)
 
     def height(self, width: float, most: float) -> float:
@@ -165,11 +165,6 @@ def _image(axes: Axes, block: Block, head: int, size: tuple[float, float], scale
     axes.set_title(
         block.title(head, width), fontsize=SMALL, pad=2, color="0.45" if is_bare else "black"
     )
-    if is_bare and not matrix[np.isfinite(matrix)].any():
-        axes.images[0].set_visible(False)
-        text = wrapped(block.notes[head].partition("\n")[2], width)
-        place: Any = {"ha": "center", "va": "center", "transform": axes.transAxes}
-        axes.text(0.5, 0.5, text, fontsize=SMALL, color="0.45", **place)
     _label(axes.xaxis, block.key_labels, width)
     _label(axes.yaxis, block.row_labels, height)
     axes.tick_params("x", labelrotation=90)
