@@ -49,7 +49,6 @@ def demo(
     from abc_calib.plugins import make_task
     from abc_calib.reporting.page import write_page
     from abc_calib.reporting.tables import accuracy_table
-    from abc_calib.runs.run import STAGES
 
     chosen = build(StressOptions, lengths=lengths).lengths
     rule = make_task(task, base=base)
@@ -65,21 +64,20 @@ def demo(
     say("3/5 evaluating both models")
     first = vanilla.config.train.length
     sizes = chosen or (first, *(length for length in LENGTHS if length > first))
-    series = {f"{stage}, {kind}": list[Any]() for stage in SAMPLES for kind in SETS}
-    for run in (vanilla, calibrated):
+    series: dict[str, list[Any]] = {}
+    for when, run in ("before", vanilla), ("after", calibrated):
         for row in compare(run, sizes, samples, device):
-            series[f"{run.config.stage}, {row['set']}"].append(row)
+            series.setdefault(f"{when}, {row['set']}", []).append(row)
     say("4/5 certifying: is the calibrated model right at every length?")
     certificate = abc.certify(calibrated)
     say("5/5 an example and the page")
     page = str(write_page([calibrated, vanilla], calibrated.path / "report.html", f"{task}: demo"))
-    shown = {f"{STAGES[n.split(', ')[0]]}, {n.split(', ')[1]}": rows for n, rows in series.items()}
-    title = f"{calibrated}: {task}, trained on at most {first} digits"
+    title = f"{calibrated}: {task}, trained on at most {first} digits, before and after calibration"
     records = [{"series": name, **row} for name, rows in series.items() for row in rows]
     return Result(
         {"run": str(calibrated), "task": task, "rows": records, "page": page},
         [
-            accuracy_table(shown, title=title, intervals=False),
+            accuracy_table(series, title=title, intervals=False),
             worked_example(calibrated, device),
             f"{certificate.outcome}: {grouped(certificate.reason)}",
             f"the page, with the model in it: {page}",
