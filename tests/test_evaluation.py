@@ -18,11 +18,17 @@ from torch import Tensor
 from abc_calib.data import Batch, DigitData
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import exact as evaluation
-from abc_calib.evaluation.exact import evaluate, exact_matches, greedy_matches, written
+from abc_calib.evaluation.exact import (
+    exact_matches,
+    greedy_matches,
+    planned_rows,
+    row_of,
+    written,
+)
 from abc_calib.evaluation.failures import failure, margins, smallest_margins
 from abc_calib.evaluation.metrics import wilson_interval
 from abc_calib.evaluation.parts import in_parts
-from abc_calib.evaluation.stress import smallest, stress
+from abc_calib.evaluation.stress import searched, smallest
 from abc_calib.nn.base import Decoded, Model
 from abc_calib.reporting.tables import accuracy_table
 
@@ -146,11 +152,13 @@ def test_tokens_after_the_end_do_not_count_and_an_empty_batch_has_no_matches():
 # Tables
 
 
+def evaluate(model: Any, data: Any, *how: Any, seed: int = 0) -> list[dict[str, Any]]:
+    return [row_of(model, data, *plan, seed) for plan in planned_rows(model, data, *how)]
+
+
 def test_a_table_has_a_row_for_every_set_and_length(half_trained):
     source, model = half_trained
-    seen = []
-    rows = evaluate(model, source, [4, 5], 40, ["random", "carry"], seed=3, on_row=seen.append)
-    assert seen == rows
+    rows = evaluate(model, source, [4, 5], 40, ["random", "carry"], seed=3)
     of = [("random", 4), ("random", 5), ("carry", 4), ("carry", 5)]
     assert [(row["set"], row["length"]) for row in rows] == of
     for row in rows:
@@ -257,7 +265,7 @@ def test_a_test_set_without_problems_is_named(half_trained, monkeypatch):
     empty = data.test(3, 4).take(torch.arange(0))
     monkeypatch.setattr(data, "test", lambda *_: empty)
     with pytest.raises(AbcError, match="'carry' has no problems of length 3"):
-        evaluate(model, data, [3], sets=["carry"])
+        evaluate(model, data, [3], None, ["carry"])
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -299,11 +307,11 @@ def test_margins_are_those_of_the_logits(half_trained):
 
 def test_a_search_finds_smaller_margins_than_it_began_with_and_failures_say_where(half_trained):
     source, model = half_trained
-    rows = searched, _ = stress(model, source, [4, 6], samples=30, search=400)
-    assert searched.n == 430 and searched.wrong > 0 and searched.failures
+    rows = row, _ = [searched(model, source, n, samples=30, search=400) for n in (4, 6)]
+    assert row.n == 430 and row.wrong > 0 and row.failures
     hard = source.task.hard(np.random.default_rng(0), 60, 4)
     first = smallest_margins(model, source.lay_out(hard))
-    assert searched.margin <= first.min() + 1e-3
+    assert row.margin <= first.min() + 1e-3
     least = smallest(rows)
     every = [one for row in rows for one in row.failures]
     assert least is not None and least.digits == min(one.digits for one in every)

@@ -27,23 +27,21 @@ from tasks import Size
 SCREEN_STEPS = 16
 
 
-def evaluate(
+def planned_rows(
     model: Model | Evaluator,
     data: Data,
     lengths: Sequence[Size],
     samples: int | None = None,
     sets: Sequence[str] = ("random",),
-    seed: int = 0,
-    greedy: bool = False,
-    on_row: Callable[[Row], None] = lambda _: None,
-) -> list[Row]:
-    """A row of ``eval.csv`` for every set and length: see ``row_of``.
+    option: str = "lengths",
+) -> list[tuple[str, Any, int]]:
+    """Set, length and number of samples of each row to measure.
 
     ``samples`` per length, by default as many as ``data.test_size`` says. ``sets``: ``random``
     problems or, in arithmetic, ``carry`` chains or ``hard`` inputs of every family; of a task on
     tokens, its papers' sets by name, each one row, whatever the lengths, with the longest target
     as its length. Raises ``UsageError`` for a length below 1 and ``AbcError`` for what would not
-    fit the memory.
+    fit the memory: ``option`` asks for the lengths.
     """
     lengths = [data.sized(length) for length in lengths]
     unknown = [kind for kind in sets if kind not in data.tests]
@@ -56,26 +54,22 @@ def evaluate(
     ]
     if random := [length for _, length, _ in tests if length in lengths]:
         longest = max(data.layout_at(length).keys for length in random)
-        check_source(model, longest, SCREEN_STEPS, "lengths")
+        check_source(model, longest, SCREEN_STEPS, option)
         n, digits = max(
             ((n, data.digits_of(length)) for _, length, n in tests),
             key=lambda pair: pair[0] * pair[1],
         )
-        check_samples(n, digits, "samples" if samples else "lengths")
-    rows: list[Row] = []
-    for kind, length, n in tests:
-        rows.append(row_of(model, data, length, n, kind, seed, greedy))
-        on_row(rows[-1])
-    return rows
+        check_samples(n, digits, "samples" if samples else option)
+    return tests
 
 
 def row_of(
     model: Model | Evaluator,
     data: Data,
+    kind: str,
     length: Any,
     n: int,
-    kind: str,
-    seed: int,
+    seed: int = 0,
     greedy: bool = False,
 ) -> Row:
     """One row: exact match at one length, in percent, and its 95 % interval.
