@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -65,26 +65,52 @@ class Problem:
 
 @dataclass(frozen=True)
 class SiteLines:
-    """The lines of a calibrated run at one site.
+    """The lines of a calibrated run at one site, with what was kept of them in its table.
 
-    ``heads`` and ``kept`` (for the weights) by layer and head; ``shared``: found in the last layer.
-    ``fit (layers, h, i, j)``: the kept lines, each as high as its weight; ``bias (layers, h, I,
-    J)`` on the problem ``far``.
+    They are drawn on the problem ``near`` that the attention is of, and on a longer one, ``far``.
     """
 
-    heads: Sequence[Heads]
-    kept: list[list[list[LineRow]]]
-    shared: bool
+    lines: LineBias
+    table: KeptLines
+    site: Site
     near: Problem
     far: Problem
-    fit: np.ndarray
-    bias: np.ndarray
 
-    def note(self, site: Site, layer: int, head: int) -> str:
+    @property
+    def heads(self) -> Sequence[Heads]:
+        """The lines of each layer's heads."""
+        return self.lines.sites[self.site]
+
+    @property
+    def shared(self) -> bool:
+        """Were they found in the last layer?"""
+        return (self.site, LAST, 0) in self.table
+
+    def kept(self, layer: int, head: int) -> list[LineRow]:
+        """Return what was kept of a head."""
+        return self.table.get((self.site, LAST if self.shared else layer, head), [])
+
+    def fit(self, layer: int) -> np.ndarray:
+        """Return the sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
+        heads = self.heads[layer]
+        total = np.zeros((len(heads), *map(len, self.near.labels(self.site))))
+        for head, lines in enumerate(heads):
+            kept = self.kept(layer, head)
+            weights = {x.line: 0.0 if x.note in BARE else x.weight for x in kept}
+            for line in lines:
+                cells = cells_of(line, self.site, self.near)
+                total[head] += weights.get(line.label(self.site), 0.0) * cells
+        return total
+
+    def bias(self, layer: int) -> np.ndarray:
+        """Return the bias of each head on the longer problem: ``(h, I, J)``."""
+        return self.lines.matrix(self.site, layer, self.far.source, self.far.rows)
+
+    def note(self, layer: int, head: int) -> str:
         """Return what stands over a head: what its lines read, or how many they are."""
-        lines = {line.label(site): line for line in self.heads[layer][head]}
-        names = {x: reads(lines[x], site, self.far) if x in lines else "" for x in lines}
-        kept = [entry.line for entry in self.kept[layer][head] if entry.note not in BARE]
+        lines = {line.label(self.site): line for line in self.heads[layer][head]}
+        names = {x: reads(line, self.site, self.far) for x, line in lines.items()}
+        kept = [entry.line for entry in self.kept(layer, head) if entry.note not in BARE]
         if not kept:
             read = ", ".join(filter(None, names.values())) or "nothing new"
             return f"{NO_LINE}, reads {read}"
@@ -172,32 +198,6 @@ def problem_of(data: Data, batch: Batch) -> Problem:
     closes = np.flatnonzero(np.isin(target, [*vocabulary.tokens.rows, vocabulary.eos]))
     rows = np.diff(closes, prepend=-1).tolist()
     return Problem(data.layout(batch.problems), tuple(rows), vocabulary.symbols[vocabulary.eos])
-
-
-def site_lines(
-    bias: LineBias, table: KeptLines, site: Site, near: Problem, far: Problem
-) -> SiteLines:
-    """Return the lines at a site as arrays."""
-    heads, shared = bias.sites[site], (site, LAST, 0) in table
-    kept = [
-        [table.get((site, LAST if shared else layer, head), []) for head in range(len(lines))]
-        for layer, lines in enumerate(heads)
-    ]
-    fit = [_line_sum(*pair, site, near) for pair in zip(heads, kept, strict=True)]
-    added = [bias.matrix(site, layer, far.source, far.rows) for layer in range(len(heads))]
-    return SiteLines(heads, kept, shared, near, far, np.stack(fit), np.stack(added))
-
-
-def _line_sum(
-    heads: Heads, kept: Sequence[Iterable[LineRow]], site: Site, problem: Problem
-) -> np.ndarray:
-    """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
-    total = np.zeros((len(heads), *map(len, problem.labels(site))))
-    for head, lines in enumerate(heads):
-        weights = {x.line: 0.0 if x.note in BARE else x.weight for x in kept[head]}
-        for line in lines:
-            total[head] += weights.get(line.label(site), 0.0) * cells_of(line, site, problem)
-    return total
 
 
 def cells_of(line: Line, site: Site, problem: Problem) -> np.ndarray:

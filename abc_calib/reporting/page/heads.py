@@ -8,7 +8,7 @@ from typing import Any
 from abc_calib.config import FigureOptions
 from abc_calib.geometry import CORNER, Site
 from abc_calib.nn.build import model_type
-from abc_calib.reporting.attention import SiteLines, is_calibrated
+from abc_calib.reporting.attention import SiteLines
 from abc_calib.reporting.style import as_svg, font
 from abc_calib.reporting.views import SITE_NAMES, averaged
 from abc_calib.runs import Run
@@ -28,7 +28,6 @@ def heads_of(run: Run) -> dict[str, Any] | None:
         return None
     options, layers = FigureOptions(title=False), list[dict[str, Any]]()
     resting: dict[Site, list[list[bool]]] = {}
-    free = run.bias().transparent() if is_calibrated(run) else []
     with font("sans"):
         views = averaged(run, FAR_IN_ROWS if run.data.vocabulary.tokens.rows else FAR)
         for site, view in views.items():
@@ -37,19 +36,16 @@ def heads_of(run: Run) -> dict[str, Any] | None:
                 layers.append({"heading": heading, "figure": as_svg(view.figure(layer, options))})
             if lines := view.lines:
                 every = enumerate(lines.heads)
-                resting[site] = [
-                    [rests(lines, site, n, k) and (site, n, k) not in free for k in range(len(x))]
-                    for n, x in every
-                ]
+                resting[site] = [[rests(lines, n, k) for k in range(len(x))] for n, x in every]
     digits = view.lines.near.source.widths[0] if view.lines else run.data.length
     return {"layers": layers, "rests": resting, "digits": digits, "calibrated": bool(view.lines)}
 
 
-def rests(view: SiteLines, site: Site, layer: int, head: int) -> bool:
+def rests(view: SiteLines, layer: int, head: int) -> bool:
     """Does a head look for nothing: as a sink, on a delimiter, or at another site alone?"""
-    notes = {entry.line: entry.note for entry in view.kept[layer][head]}
-    return all(
-        notes.get(line.label(site)) == "sink"
+    notes = {entry.line: entry.note for entry in view.kept(layer, head)}
+    return (view.site, layer, head) not in view.lines.transparent() and all(
+        notes.get(line.label(view.site)) == "sink"
         or (line.direction == "vert" and line.offset <= 0 and line.segment != CORNER)
         for line in view.heads[layer][head]
     )
