@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from abc_calib.data import Batch, Data
+from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import Evaluator, exact_matches, predict
 from abc_calib.nn.base import Model
@@ -261,8 +261,9 @@ def _answers(
     Where the whole output is what our rule writes, the answer is what the map makes of that, and
     nothing is decoded.
     """
-    batch = _laid_out(data, [source for source, _ in drawn])
-    exact, end = exact_matches(model, batch).tolist(), data.vocabulary.eos
+    first, *others = (data.task.parse(source) for source, _ in drawn)
+    batch, end = data.lay_out(first.joined(*others)), data.vocabulary.eos
+    exact = exact_matches(model, batch).tolist()
     shares = []
     for k, ((source, expected), n) in enumerate(zip(drawn, lengths, strict=True)):
         try:
@@ -278,13 +279,6 @@ def _answers(
         right = [a == b for a, b in pairs][: len(expected) + 1]
         shares.append(float(np.mean(right)))
     return shares
-
-
-def _laid_out(data: Any, sources: Sequence[str]) -> Batch:
-    if hasattr(data.task, "in_rows"):  # a rule on words reads several at once
-        return data.lay_out(data.task.parse(*sources))
-    first, *others = map(data.task.parse, sources)
-    return data.lay_out(first.joined(*others) if others else first)
 
 
 # The table
