@@ -93,13 +93,9 @@ def _plugins(config: RunConfig) -> str:
 
 def _calibrate(first: RunConfig, config: RunConfig) -> str:
     scheme, parts = getattr(config.model, "scheme", "none"), ["abc calibrate"]
-    if isinstance(config.model, ForeignOptions):
-        usual = plan_calibration(first)
-    else:
-        usual = plan_calibration(first, scheme=scheme)
-        parts += [f"--scheme {shlex.quote(scheme)}"] if scheme != "none" else []
-        parts += _other_flags(usual.model, config.model)
-    finding = CalibrationOptions()
+    usual, finding = plan_calibration(first, scheme=scheme), CalibrationOptions()
+    parts += [f"--scheme {shlex.quote(scheme)}"] if scheme != "none" else []
+    parts += _other_flags(usual.model, config.model)
     parts += _other_flags(usual.calibration or finding, config.calibration or finding)
     return " ".join([*parts, *_other_flags(usual.train, config.train)]) + _plugins(config)
 
