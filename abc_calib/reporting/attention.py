@@ -15,6 +15,7 @@ import torch
 
 from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.fits.base import LineRow, sinks
+from abc_calib.calibration.fits.mean import LAST
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
@@ -32,8 +33,6 @@ from tasks.rows import ROW
 
 TABLE = "lines.csv"
 SAMPLES = CalibrationOptions().samples
-LAST = -1
-"""The layer of a table whose lines come from the last layer and serve all of them."""
 BARE = ("sink", "transparent")
 """Notes of heads without a line: closed onto a token that tells them nothing, or left open."""
 KeptLines = dict[tuple[str, int, int], list[LineRow]]
