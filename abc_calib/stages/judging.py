@@ -74,7 +74,8 @@ def evaluate(
     """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
 
     Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
-    test_hash, seconds. In the file, a row of fewer samples never replaces one of more.
+    test_hash, seconds. In the file, a row of fewer samples never replaces one of more. ``on_row``
+    is called with each row, a dict of these.
 
     ``sets``: test sets by their names, such as ``random`` and ``carry``. ``options`` or
     ``keywords``: ``EvaluateOptions``.
