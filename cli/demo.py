@@ -67,13 +67,13 @@ def demo(
     series: dict[str, list[Any]] = {}
     for when, run in ("before", vanilla), ("after", calibrated):
         for row in compare(run, sizes, samples, device):
-            series.setdefault(f"{when}, {row.set}", []).append(row)
+            series.setdefault(f"{when}, {row['set']}", []).append(row)
     say("4/5 certifying: is the calibrated model right at every length?")
     certificate = abc.certify(calibrated)
     say("5/5 an example and the page")
     page = str(write_page([calibrated, vanilla], calibrated.path / "report.html", f"{task}: demo"))
     title = f"{calibrated}: {task}, trained on at most {first} digits, before and after calibration"
-    records = [{"series": name, **row.as_dict()} for name, rows in series.items() for row in rows]
+    records = [{"series": name, **row} for name, rows in series.items() for row in rows]
     return Result(
         {"run": str(calibrated), "task": task, "rows": records, "page": page},
         [

@@ -26,7 +26,6 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     Examples: **abc eval --max-len 50 --json** · **abc eval --lengths 100,1000 --samples 1000
     --stress hard** · **abc eval --stress carry**
     """
-    from abc_calib.evaluation import SequenceRow
     from abc_calib.reporting.tables import accuracy_table, token_table
     from abc_calib.runs.run import STAGES
 
@@ -34,15 +33,14 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     abc.evaluate(opened_run, options=options, device=device, on_row=rows.append)
     by_set: dict[str, list[Any]] = {}
     for row in rows:
-        by_set.setdefault(row.set, []).append(row)
-    records = [row.as_dict() for row in rows]
+        by_set.setdefault(row["set"], []).append(row)
     task, config = opened_run.task, opened_run.config
     about = f"{config.task} {STAGES[config.stage]}"
     title = f"{opened_run}: {about}, trained on at most {config.train.length} {task.unit}"
     caption, label = f"Exact match in percent by length, {about}", opened_run.path.resolve().name
-    words = [row for row in rows if isinstance(row, SequenceRow)]
+    words = [row for row in rows if "edit_distance" in row]
     return Result(
-        {"run": str(opened_run), "task": config.task, "rows": records},
+        {"run": str(opened_run), "task": config.task, "rows": rows},
         [token_table(words, title) if words else accuracy_table(by_set, title=title)],
         [f"written to {opened_run.path / 'eval.csv'} (rows of more samples stay as they are)"],
         accuracy_table(by_set, caption, f"tab:{label}", intervals=False),

@@ -47,8 +47,6 @@ def biases_of(lines, width):
     source, rows = layout.keys, width + 2  # rows begin at "=", which is read first
     for layer in range(len(lines.sites["self"])):
         cross, own = (lines.matrix(site, layer, layout, [rows]) for site in ("cross", "self"))
-        for site, bias in (("cross", cross), ("self", own)):
-            bias[[not head for head in lines.sites[site][layer]]] = -np.inf
         bias = np.full((len(own), source - 1 + rows, source - 1 + rows), -np.inf, np.float32)
         bias[:, range(source), range(source)] = 0  # tokens of the source see themselves
         bias[:, source - 1 :, :source] = cross

@@ -245,7 +245,7 @@ def test_an_evaluation_shows_its_progress_if_asked_to_and_keeps_its_rows(tiny, c
     assert capsys.readouterr().err == line
 
     def stop(row):
-        if row.length == 2:
+        if row["length"] == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match=r"after 2 of 3 rows; they are kept in .*eval\.csv"):

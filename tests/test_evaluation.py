@@ -19,16 +19,16 @@ from abc_calib.data import Batch, DigitData
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import exact as evaluation
 from abc_calib.evaluation.exact import (
-    Row,
-    evaluate,
     exact_matches,
     greedy_matches,
+    planned_rows,
+    row_of,
     written,
 )
 from abc_calib.evaluation.failures import failure, margins, smallest_margins
 from abc_calib.evaluation.metrics import wilson_interval
-from abc_calib.evaluation.parts import in_parts, one_thread
-from abc_calib.evaluation.stress import smallest, stress
+from abc_calib.evaluation.parts import in_parts
+from abc_calib.evaluation.stress import searched, smallest
 from abc_calib.nn.base import Decoded, Model
 from abc_calib.reporting.tables import accuracy_table
 
@@ -152,35 +152,37 @@ def test_tokens_after_the_end_do_not_count_and_an_empty_batch_has_no_matches():
 # Tables
 
 
+def evaluate(model: Any, data: Any, *how: Any, seed: int = 0) -> list[dict[str, Any]]:
+    return [row_of(model, data, *plan, seed) for plan in planned_rows(model, data, *how)]
+
+
 def test_a_table_has_a_row_for_every_set_and_length(half_trained):
     source, model = half_trained
-    seen = []
-    rows = evaluate(model, source, [4, 5], 40, ["random", "carry"], seed=3, on_row=seen.append)
-    assert seen == rows
+    rows = evaluate(model, source, [4, 5], 40, ["random", "carry"], seed=3)
     of = [("random", 4), ("random", 5), ("carry", 4), ("carry", 5)]
-    assert [(row.set, row.length) for row in rows] == of
+    assert [(row["set"], row["length"]) for row in rows] == of
     for row in rows:
-        batch = source.test(row.length, 40, row.set, 3)
+        batch = source.test(row["length"], 40, row["set"], 3)
         right = int(exact_matches(model, batch).sum())
-        assert (row.n, row.correct, row.test_seed) == (40, right, 3)
-        assert row.accuracy == pytest.approx(100 * right / 40)
-        assert row.test_hash == batch.hash()
+        assert (row["n"], row["correct"], row["test_seed"]) == (40, right, 3)
+        assert row["accuracy"] == pytest.approx(100 * right / 40)
+        assert row["test_hash"] == batch.hash()
         low, high = wilson_interval(right, 40)
-        assert (row.low, row.high) == pytest.approx((100 * low, 100 * high), abs=1e-3)
-    assert len({row.test_hash for row in rows}) == 4
+        assert (row["low"], row["high"]) == pytest.approx((100 * low, 100 * high), abs=1e-3)
+    assert len({row["test_hash"] for row in rows}) == 4
 
 
 def test_where_all_problems_are_tested_there_is_no_interval(half_trained):
     data, model = half_trained
     rows = evaluate(model, data, [1, 2, 3])
-    assert [row.n for row in rows] == [3, 6, 18]
-    assert all(row.low == row.high == row.accuracy for row in rows)
+    assert [row["n"] for row in rows] == [3, 6, 18]
+    assert all(row["low"] == row["high"] == row["accuracy"] for row in rows)
     problems = [data.task.write(data.every(2, 6, "random").problems, k) for k in range(6)]
     assert problems == ["10", "11", "12", "20", "21", "22"]
     table = accuracy_table({"random": rows})
     assert [row[2] for row in table.rows] == ["all 3", "all 6", "all 18"]
     (part,) = evaluate(model, data, [3], 5)
-    assert part.n == 5 and part.low < part.high
+    assert part["n"] == 5 and part["low"] < part["high"]
 
 
 def test_default_samples_are_the_papers():
@@ -211,7 +213,7 @@ def test_wilson_interval_gives_published_values(correct, n, low, high):
 
 def test_a_table_for_papers_has_intervals_on_request_and_says_how_many_samples():
     low = {3: 40.0, 9: 41.0}
-    rows = [Row(n, 50.0, 100, "random", 50, low[n], 60.0, 0, "", 0.0) for n in low]
+    rows = [{"length": n, "accuracy": 50.0, "n": 100, "low": low[n], "high": 60.0} for n in low]
     plain, full = (accuracy_table({"random": rows}, "C", "tab:c", i) for i in (False, True))
     assert plain.rows == [["3", "50.00"], ["9", "50.00"]]
     assert full.columns == ["length", "random", "random, 95 % interval"]
@@ -258,21 +260,12 @@ def test_each_part_has_one_thread_and_they_meet():
     assert in_parts(work, torch.arange(2)) == [(0, 1), (1, 1)]
 
 
-def test_evaluations_at_once_go_back_to_the_threads_of_the_first():
-    torch.set_num_threads(3)
-    first, second = one_thread(), one_thread()
-    assert first.__enter__() == second.__enter__() == 3
-    first.__exit__(None, None, None)
-    second.__exit__(None, None, None)
-    assert torch.get_num_threads() == 3
-
-
 def test_a_test_set_without_problems_is_named(half_trained, monkeypatch):
     data, model = half_trained
     empty = data.test(3, 4).take(torch.arange(0))
     monkeypatch.setattr(data, "test", lambda *_: empty)
     with pytest.raises(AbcError, match="'carry' has no problems of length 3"):
-        evaluate(model, data, [3], sets=["carry"])
+        evaluate(model, data, [3], None, ["carry"])
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -314,11 +307,11 @@ def test_margins_are_those_of_the_logits(half_trained):
 
 def test_a_search_finds_smaller_margins_than_it_began_with_and_failures_say_where(half_trained):
     source, model = half_trained
-    rows = searched, _ = stress(model, source, [4, 6], samples=30, search=400)
-    assert searched.n == 430 and searched.wrong > 0 and searched.failures
+    rows = row, _ = [searched(model, source, n, samples=30, search=400) for n in (4, 6)]
+    assert row.n == 430 and row.wrong > 0 and row.failures
     hard = source.task.hard(np.random.default_rng(0), 60, 4)
     first = smallest_margins(model, source.lay_out(hard))
-    assert searched.margin <= first.min() + 1e-3
+    assert row.margin <= first.min() + 1e-3
     least = smallest(rows)
     every = [one for row in rows for one in row.failures]
     assert least is not None and least.digits == min(one.digits for one in every)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from abc_calib.calibration import extend_bias
-from abc_calib.calibration.fits.mean import dense_bias, line_means, mean_lines
+from abc_calib.calibration.fits.mean import corner_means, dense_bias, line_means, outstanding
 from abc_calib.errors import UsageError
 from abc_calib.geometry import CORNER, DIRECTIONS, SITES, Line
 from abc_calib.nn.attend import MASKED
@@ -93,7 +93,8 @@ def test_the_models_corner_lines_are_the_papers_matrix(given_, dirs, threshold):
     attention, (rows, keys) = given_
     expected = extend_bias(attention, (rows, keys), dirs, threshold)
     frame = view_of("cross", torch.arange(rows), keys, torch.tensor([keys]))
-    bias = LineGather({"cross": mean_lines(attention, dirs, threshold)}).dense([frame])[0].numpy()
+    heads = tuple(outstanding(corner_means(matrix, dirs), threshold) for matrix in attention)
+    bias = LineGather({"cross": heads}).dense([frame])[0].numpy()
     assert ((bias <= MASKED) == np.isinf(expected)).all()
     opened = np.isfinite(expected)
     np.testing.assert_allclose(bias[opened], expected[opened], rtol=0, atol=1e-6)

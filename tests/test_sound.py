@@ -831,7 +831,7 @@ def test_where_there_is_nothing_to_draw_nothing_is_tried():
     assert certificate.decoded["sources"] > 0
     drawn = data.task.hard(np.random.default_rng(0), 4, 3).take(np.arange(0))
     data.task.hard = lambda *_: drawn
-    assert searched(model, data, 3, 64, 64, np.random.default_rng(0)).n == 0
+    assert searched(model, data, 3, 64, 64).n == 0
 
 
 def test_the_checker_refuses_other_formats_and_an_end_that_closes_rows():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -22,95 +21,27 @@ from abc_calib.evaluation.parts import in_parts
 from abc_calib.memory import check_samples, check_source
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator, evaluator_of
+from abc_calib.runs.rows import Row
 from tasks import Size
 
 SCREEN_STEPS = 16
 
 
-@dataclass(frozen=True)
-class Row:
-    """Exact match at one length; ``accuracy`` and its 95 % interval in percent.
-
-    Where all problems of a length were tested, the ends of the interval are the accuracy.
-    """
-
-    length: int
-    accuracy: float
-    n: int
-    set: str
-    correct: int
-    low: float
-    high: float
-    test_seed: int
-    test_hash: str
-    seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @property
-    def size(self) -> str:
-        """The length, for people."""
-        return str(self.length)
-
-    @property
-    def interval(self) -> str:
-        """The interval, for people."""
-        if self.low == self.high:
-            return f"all {self.n:,}"
-        return f"[{self.low:.2f}, {self.high:.2f}]"
-
-
-@dataclass(frozen=True)
-class GridRow(Row):
-    """The same where an output has several rows."""
-
-    rows: int
-
-    @property
-    def size(self) -> str:
-        return f"{self.length}x{self.rows}"
-
-
-@dataclass(frozen=True)
-class SequenceRow(Row):
-    """The same where outputs are decoded: percentages of them, and means over them.
-
-    ``accuracy``: equal to the gold tokens, end included (seqAcc). ``before_end``: right as far as
-    it goes and not too long (seqAccBE): wrong ends are forgiven, an empty output is not. The rest
-    of ``accuracy`` to 100 is ``too_early`` (a right beginning, then an end), ``too_late`` (right
-    and then more) and ``content`` (a wrong token). ``edit_distance``: tokens to insert, delete or
-    replace (Levenshtein 1966). ``attention_loss``: mean over steps, then outputs, of the squared
-    distance of the mean place attended to from the gold one, in words; the end and steps that were
-    not written are left out; None without gold attention. An output is cut at its first end;
-    without one within the steps allowed it is all of them, and then wrong.
-    """
-
-    before_end: float
-    too_early: float
-    too_late: float
-    content: float
-    edit_distance: float
-    attention_loss: float | None
-
-
-def evaluate(
+def planned_rows(
     model: Model | Evaluator,
     data: Data,
     lengths: Sequence[Size],
     samples: int | None = None,
     sets: Sequence[str] = ("random",),
-    seed: int = 0,
-    greedy: bool = False,
-    on_row: Callable[[Row], None] = lambda _: None,
-) -> list[Row]:
-    """A row for every set and length.
+    option: str = "lengths",
+) -> list[tuple[str, Any, int]]:
+    """Set, length and number of samples of each row to measure.
 
     ``samples`` per length, by default as many as ``data.test_size`` says. ``sets``: ``random``
     problems or, in arithmetic, ``carry`` chains or ``hard`` inputs of every family; of a task on
     tokens, its papers' sets by name, each one row, whatever the lengths, with the longest target
     as its length. Raises ``UsageError`` for a length below 1 and ``AbcError`` for what would not
-    fit the memory.
+    fit the memory: ``option`` asks for the lengths.
     """
     lengths = [data.sized(length) for length in lengths]
     unknown = [kind for kind in sets if kind not in data.tests]
@@ -123,55 +54,57 @@ def evaluate(
     ]
     if random := [length for _, length, _ in tests if length in lengths]:
         longest = max(data.layout_at(length).keys for length in random)
-        check_source(model, longest, SCREEN_STEPS, "lengths")
+        check_source(model, longest, SCREEN_STEPS, option)
         n, digits = max(
             ((n, data.digits_of(length)) for _, length, n in tests),
             key=lambda pair: pair[0] * pair[1],
         )
-        check_samples(n, digits, "samples" if samples else "lengths")
-    rows: list[Row] = []
-    for kind, length, n in tests:
-        rows.append(row_of(model, data, length, n, kind, seed, greedy))
-        on_row(rows[-1])
-    return rows
+        check_samples(n, digits, "samples" if samples else option)
+    return tests
 
 
 def row_of(
     model: Model | Evaluator,
     data: Data,
+    kind: str,
     length: Any,
     n: int,
-    kind: str,
-    seed: int,
+    seed: int = 0,
     greedy: bool = False,
 ) -> Row:
-    """One row: of data that is decoded with all metrics, at most the longest gold's steps."""
+    """One row: exact match at one length, in percent, and its 95 % interval.
+
+    ``low`` and ``high``, its ends, are the accuracy where all problems of a length were tested.
+    Outputs of several rows have their number in ``rows``. Data that is decoded has all metrics,
+    at most the longest gold's steps: see ``compare``.
+    """
     started = time.perf_counter()
-    every, fields = data.every(length, n, kind), data.named(length)
+    every, size = data.every(length, n, kind), data.named(length)
     batch = every or data.test(length, n, kind, seed)
     if not len(batch):
         raise AbcError(f"the test set {kind!r} has no problems of length {length}: choose others")
-    row_type: type[Row] = GridRow if "rows" in fields else Row
+    metrics: Row = {}
     if data.decoded:
-        row_type, (metrics, right) = SequenceRow, measured(model, data, batch, greedy)
-        fields |= {name: value and round(value, 4) for name, value in metrics.items()}
+        metrics, right = measured(model, data, batch, greedy)
     else:
         right = matches(model, data, batch, greedy)
     correct = int(right.sum())
     share = correct / len(batch)
     low, high = wilson_interval(correct, len(batch)) if every is None else (share, share)
-    return row_type(
-        accuracy=round(100 * share, 4),
-        n=len(batch),
-        set=kind,
-        correct=correct,
-        low=round(100 * low, 4),
-        high=round(100 * high, 4),
-        test_seed=seed,
-        test_hash=batch.hash(),
-        seconds=round(time.perf_counter() - started, 3),
-        **fields,
-    )
+    return {
+        "length": size["length"],
+        "accuracy": round(100 * share, 4),
+        "n": len(batch),
+        "set": kind,
+        "correct": correct,
+        "low": round(100 * low, 4),
+        "high": round(100 * high, 4),
+        "test_seed": seed,
+        "test_hash": batch.hash(),
+        "seconds": round(time.perf_counter() - started, 3),
+        **size,
+        **{name: value and round(value, 4) for name, value in metrics.items()},
+    }
 
 
 def measured(

@@ -21,9 +21,14 @@ def compare(
 ) -> dict[str, Any]:
     """Measure ``outputs``, cut before their end if they ``ended``, against ``golds``.
 
-    ``attended (n, t)`` and ``places``: where each step looked, and where it should have. What is
-    measured: see ``SequenceRow``, by table 9 and the public code of Ray Chowdhury & Caragea (2023)
-    and section 4 of Dubois et al. (2020).
+    ``attended (n, t)`` and ``places``: where each step looked, and where it should have.
+
+    Percentages: ``before_end``, right as far as it goes and not too long (seqAccBE: wrong ends are
+    forgiven, an empty output is not); ``too_early`` (a right beginning, then an end), ``too_late``
+    (right and then more) and ``content`` (a wrong token), which with exact match add up to 100.
+    Means: ``edit_distance``, tokens to insert, delete or replace (Levenshtein 1966), and
+    ``attention_loss``. By table 9 and the public code of Ray Chowdhury & Caragea (2023) and section
+    4 of Dubois et al. (2020).
     """
     pairs = list(zip(outputs, golds, strict=True))
     kinds = [_kind(*pair, end) for pair, end in zip(pairs, ended, strict=True)]
@@ -53,9 +58,10 @@ def attention_loss(
     written: Sequence[int],
     golds: Sequence[int],
 ) -> float | None:
-    """The mean squared error of Dubois et al. (2020), section 4.2.
+    """The mean squared error of Dubois et al. (2020), section 4.2, in words.
 
-    None if no output has a step that counts.
+    Over steps, then outputs, without the end and steps that were not written. None if no output has
+    a step that counts.
     """
     losses = []
     for row, gold in enumerate(places):

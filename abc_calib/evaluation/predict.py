@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -127,7 +128,9 @@ def predict(model: Model | Evaluator, data: Data, problem: str, show: bool = Fal
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
     places = digit_places(data.layout(answer.problems)) if show else []
     looked = answer.looked(evaluator.model) if show else []
-    expected = _expected(data, problem)
+    expected = None
+    with suppress(TaskError):  # it was parsed, so that nothing is wrong with it but its answer
+        expected = data.task.solve(problem)
     return Prediction(
         answer=answer.text,
         correct=None if expected is None else _is_right(data, answer),
@@ -138,14 +141,6 @@ def predict(model: Model | Evaluator, data: Data, problem: str, show: bool = Fal
         attended=[[pair for pair in row if places[pair[0]]] for row in looked],
         remark=data.task.remark(answer.text),
     )
-
-
-def _expected(data: Data, problem: str) -> str | None:
-    """Return the right answer in a person's notation, None if the task cannot tell."""
-    try:
-        return data.task.solve(problem)
-    except TaskError:  # it was parsed, so that there is nothing wrong with it
-        return None
 
 
 def _is_right(data: Data, answer: Answer) -> bool:

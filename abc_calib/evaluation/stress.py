@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from abc_calib.data import Data
 from abc_calib.evaluation.failures import Failure, failure, smallest_margins
-from abc_calib.memory import check_samples, check_source
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator
 
@@ -33,27 +32,6 @@ class Stressed:
     failures: tuple[Failure, ...] = ()
 
 
-def stress(
-    model: Model | Evaluator,
-    data: Data,
-    lengths: Sequence[int],
-    samples: int = 100,
-    search: int = 2000,
-    seed: int = 0,
-    on_row: Callable[[Stressed], None] = lambda _: None,
-) -> list[Stressed]:
-    """Search each length: ``samples`` hard problems of all families, then ``search`` mutations."""
-    check_source(model, data.layout_at(max(lengths)).keys, 16, "lengths")
-    check_samples(samples, max(lengths))
-    check_samples(min(search, CHILDREN), max(lengths), "lengths")
-    rows: list[Stressed] = []
-    for length in lengths:
-        rng = np.random.default_rng([seed, 5, length])
-        rows.append(searched(model, data, length, samples, search, rng))
-        on_row(rows[-1])
-    return rows
-
-
 def smallest(rows: Sequence[Stressed]) -> Failure | None:
     """The shortest failing source of all; None if nothing failed."""
     failures = [x for row in rows for x in row.failures]
@@ -64,11 +42,15 @@ def searched(
     model: Model | Evaluator,
     data: Data,
     length: int,
-    samples: int,
-    search: int,
-    rng: np.random.Generator,
+    samples: int = 100,
+    search: int = 2000,
+    seed: int = 0,
 ) -> Stressed:
-    """Mutate the sources of the smallest logit margins, again and again."""
+    """Try ``samples`` hard problems of all families, then ``search`` mutations of the worst.
+
+    Those of the smallest logit margins are mutated, again and again.
+    """
+    rng = np.random.default_rng([seed, 5, length])
     parents = data.task.hard(rng, samples, length)
     if not len(parents):
         return Stressed(length, 0, 0, None, ())

@@ -137,6 +137,7 @@ class LineBias:
         if not 0 <= layer < len(self.sites.get(site, ())):
             raise UsageError(f"no lines of {site}-attention in layer {layer}: {self.summary}")
         heads, rows = self.sites[site][layer], np.atleast_1d(rows).tolist()
+        transparent = {*self.transparent()}
         part = max((line.segment for head in heads for line in head), default=0)
         if min(rows, default=0) < 1 or (site != "self" and part > len(layout.parts)):
             raise UsageError(
@@ -156,8 +157,8 @@ class LineBias:
                 above = opens[: row + 1][::-1]
                 highest = max((line.segment for line in self.every()), default=0)
                 anchors = (start, at, *above, *[0] * highest)
-            for head, lines in zip(matrix, heads, strict=True):
-                if not lines:
+            for number, (head, lines) in enumerate(zip(matrix, heads, strict=True)):
+                if (site, layer, number) in transparent:
                     head[at] = 0
                 for line in lines:
                     key, outside = formula(line, site).key(anchors, at - start, row)

@@ -13,7 +13,7 @@ from abc_calib.data import Data
 from abc_calib.errors import UsageError
 from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.failures import Failure, failure
-from abc_calib.evaluation.stress import smallest, stress
+from abc_calib.evaluation.stress import searched, smallest
 from abc_calib.nn.base import Model
 from abc_calib.nn.evaluator import Evaluator
 from abc_calib.proof.certificate import Certificate
@@ -161,7 +161,7 @@ def _shortest(certificate: Certificate, model: Model, data: Data) -> Failure | N
     first = len(widths) + 1 if widths and not isinstance(widths[0], str) else data.length
     times = [data.length * factor for factor in (2, 4, 8)]
     for length in dict.fromkeys([*range(first, data.length + 2), *times]):
-        wrong = smallest(stress(model, data, [length], samples=20, search=256))
+        wrong = smallest([searched(model, data, length, samples=20, search=256)])
         if wrong is not None:
             return wrong
     return None

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -15,8 +15,10 @@ import torch
 
 from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.fits.base import LineRow, sinks
+from abc_calib.calibration.fits.mean import LAST
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
+from abc_calib.data import Batch, Data
 from abc_calib.data.pairs import PairData
 from abc_calib.errors import AbcError
 from abc_calib.files import read_text
@@ -31,8 +33,6 @@ from tasks.rows import ROW
 
 TABLE = "lines.csv"
 SAMPLES = CalibrationOptions().samples
-LAST = -1
-"""The layer of a table whose lines come from the last layer and serve all of them."""
 BARE = ("sink", "transparent")
 """Notes of heads without a line: closed onto a token that tells them nothing, or left open."""
 KeptLines = dict[tuple[str, int, int], list[LineRow]]
@@ -41,23 +41,20 @@ KeptLines = dict[tuple[str, int, int], list[LineRow]]
 
 @dataclass(frozen=True)
 class Problem:
-    """The shape of one problem: its source, and how many tokens each row of its output has.
-
-    ``end``: what ends the output; empty for what ends the source.
-    """
+    """The shape of one problem: its source, the tokens in each row of its output, and its end."""
 
     source: Layout
     rows: tuple[int, ...]
-    end: str = ""
+    end: str = "&"
 
     def labels(self, site: Site) -> tuple[list[str], list[str]]:
         """Return the names of the queries and of the keys at a site."""
         source = self.source.labels()
         if site == "encoder":
             return source, source
-        start, end, steps = source[0], self.end or self.source.delimiters[-1], sum(self.rows)
-        keys = read_labels(steps, start) if site == "self" else source
-        queries = written_labels(steps, end)
+        steps = sum(self.rows)
+        keys = read_labels(steps, source[0]) if site == "self" else source
+        queries = written_labels(steps, self.end)
         for opened in accumulate(self.rows[:-1]):
             queries[opened - 1] = ROW
             if site == "self":
@@ -67,33 +64,55 @@ class Problem:
 
 @dataclass(frozen=True)
 class SiteLines:
-    """The lines of a calibrated run at one site.
+    """The lines of a calibrated run at one site, with what was kept of them in its table.
 
-    ``heads``, ``kept`` (for the weights) and ``closed`` (heads that read the other site alone) by
-    layer and head; ``shared``: found in the last layer. ``fit (layers, h, i, j)``: the kept lines,
-    each as high as its weight; ``bias (layers, h, I, J)`` on the problem ``far``.
+    They are drawn on the problem ``near`` that the attention is of, and on a longer one, ``far``.
     """
 
-    heads: Sequence[Heads]
-    kept: list[list[list[LineRow]]]
-    closed: list[list[bool]]
-    shared: bool
+    lines: LineBias
+    table: KeptLines
+    site: Site
     near: Problem
     far: Problem
-    fit: np.ndarray
-    bias: np.ndarray
 
-    def note(self, site: Site, layer: int, head: int) -> str:
-        """Return what stands over a head: what its lines read, how many they are, or ``NO_LINE``.
+    @property
+    def heads(self) -> Sequence[Heads]:
+        """The lines of each layer's heads."""
+        return self.lines.sites[self.site]
 
-        In a second line what a head reads that has none.
-        """
-        lines = {line.label(site): line for line in self.heads[layer][head]}
-        names = {x: reads(lines[x], site, self.far) if x in lines else "" for x in lines}
-        kept = [entry.line for entry in self.kept[layer][head] if entry.note not in BARE]
+    @property
+    def shared(self) -> bool:
+        """Were they found in the last layer?"""
+        return (self.site, LAST, 0) in self.table
+
+    def kept(self, layer: int, head: int) -> list[LineRow]:
+        """Return what was kept of a head."""
+        return self.table.get((self.site, LAST if self.shared else layer, head), [])
+
+    def fit(self, layer: int) -> np.ndarray:
+        """Return the sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
+        heads = self.heads[layer]
+        total = np.zeros((len(heads), *map(len, self.near.labels(self.site))))
+        for head, lines in enumerate(heads):
+            kept = self.kept(layer, head)
+            weights = {x.line: 0.0 if x.note in BARE else x.weight for x in kept}
+            for line in lines:
+                cells = cells_of(line, self.site, self.near)
+                total[head] += weights.get(line.label(self.site), 0.0) * cells
+        return total
+
+    def bias(self, layer: int) -> np.ndarray:
+        """Return the bias of each head on the longer problem: ``(h, I, J)``."""
+        return self.lines.matrix(self.site, layer, self.far.source, self.far.rows)
+
+    def note(self, layer: int, head: int) -> str:
+        """Return what stands over a head: what its lines read, or how many they are."""
+        lines = {line.label(self.site): line for line in self.heads[layer][head]}
+        names = {x: reads(line, self.site, self.far) for x, line in lines.items()}
+        kept = [entry.line for entry in self.kept(layer, head) if entry.note not in BARE]
         if not kept:
             read = ", ".join(filter(None, names.values())) or "nothing new"
-            return f"{NO_LINE}\nreads {read}"
+            return f"{NO_LINE}, reads {read}"
         if len(kept) > 2:
             return counted(len(kept), "lines")
         read = ", ".join(names.get(x) or "" for x in kept)
@@ -108,9 +127,7 @@ def reads(line: Line, site: Site, problem: Problem) -> str:
     """
     steps = sum(problem.rows)
     keys, middle = problem.labels(site)[1], min(steps // 2, steps - 2)
-    cells = np.isfinite(
-        LineBias({site: (((line,),),)}).matrix(site, 0, problem.source, problem.rows)[0]
-    )
+    cells = cells_of(line, site, problem)
     if site == "encoder":
         return " ".join(keys[key] for key in np.flatnonzero(cells.all(0)))
     named = [np.flatnonzero(cells[row]) for row in (middle, middle + 1)]
@@ -144,33 +161,27 @@ def averaged_attention(run: Run) -> dict[Site, np.ndarray]:
 def averaged_problem(run: Run, steps: int, keys: int) -> Problem:
     """Return the problem whose attention over ``keys`` in ``steps`` queries was averaged.
 
-    ``AbcError`` if the task has no problem of that shape.
+    The most common one among the training problems of that shape; ``AbcError`` if there is none.
     """
-    data = run.data
-    if data.vocabulary.tokens.rows:
-        return _in_rows(run, data.size, steps)
-    layout = data.layout_at(data.length)
-    if layout.words:
-        layout = data.layout_at(keys - 2)
-    if layout.keys != keys:  # parts of several widths: the most common ones among the samples
-        batch, pad = data.training(UNREACHED_STEP + 1, SAMPLES, exact=True), data.vocabulary.pad
-        sizes = (x.ne(pad).sum(1) for x in (batch.source, batch.target))
-        alike = torch.stack([*sizes], 1).eq(torch.tensor([keys, steps])).all(1).nonzero()
-        layouts = Counter(data.layout(batch.take(row).problems) for row in alike)
-        if not layouts:
-            raise AbcError(
-                f"{run}: attention over {keys} source tokens, but {run.task.name} of "
-                f"{data.length} {run.task.unit} has {layout.keys}: calibrate again"
-            )
-        ((layout, _),) = layouts.most_common(1)
-    return Problem(layout, (steps,), data.vocabulary.symbols[data.vocabulary.eos])
+    data, pad = run.data, run.data.vocabulary.pad
+    batch = data.training(UNREACHED_STEP + 1, SAMPLES, exact=True)
+    sizes = torch.stack([x.ne(pad).sum(1) for x in (batch.source, batch.target)], 1)
+    alike = sizes.eq(torch.tensor([keys, steps])).all(1).nonzero()
+    problems = Counter(problem_of(data, batch.take(row)) for row in alike)
+    if not problems:
+        raise AbcError(
+            f"{run}: attention over {keys} source tokens, but {run.task.name} of "
+            f"{data.length} {run.task.unit} has {data.layout_at(data.length).keys}: calibrate again"
+        )
+    ((problem, _),) = problems.most_common(1)
+    return problem
 
 
 def far_problem(run: Run, near: Problem, digits: int) -> Problem:
     """Return the problem of ``digits`` digits that the bias is drawn for."""
     data = run.data
     if data.vocabulary.tokens.rows:
-        return _in_rows(run, digits)
+        return problem_of(data, data.test(digits, 1))
     layout, (steps,) = data.layout_at(digits), near.rows
     if isinstance(data, PairData):  # which has bounds of output steps alone
         extra_steps = max(layout.widths) - max(near.source.widths)
@@ -180,55 +191,18 @@ def far_problem(run: Run, near: Problem, digits: int) -> Problem:
     return Problem(layout, (max(2, steps + extra_steps),), near.end)
 
 
-def _in_rows(run: Run, size: int | tuple[int, int], steps: int | None = None) -> Problem:
-    """A problem of a size whose output has several rows, of ``steps`` tokens if given."""
-    data, tokens = run.data, run.data.vocabulary.tokens
-    batch = data.test(size, 1 if steps is None else 200)
-    for row, target in enumerate(batch.target.numpy()):
-        target = target[target != data.vocabulary.pad]
-        if steps in (None, len(target)):
-            closes = np.flatnonzero(np.isin(target, [*tokens.rows, tokens.eos]))
-            layout = data.layout(batch.take(torch.tensor([row])).problems)
-            return Problem(layout, tuple(np.diff(closes, prepend=-1).tolist()))
-    raise AbcError(f"{run}: attention over {steps} steps is of no problem of its size")
+def problem_of(data: Data, batch: Batch) -> Problem:
+    """Return the shape of the first problem of a batch."""
+    vocabulary, target = data.vocabulary, batch.target[0].numpy()
+    closes = np.flatnonzero(np.isin(target, [*vocabulary.tokens.rows, vocabulary.eos]))
+    rows = np.diff(closes, prepend=-1).tolist()
+    return Problem(data.layout(batch.problems), tuple(rows), vocabulary.symbols[vocabulary.eos])
 
 
-def site_lines(
-    bias: LineBias, table: KeptLines, site: Site, near: Problem, far: Problem
-) -> SiteLines:
-    """Return the lines at a site as arrays."""
-    heads, shared = bias.sites[site], (site, LAST, 0) in table
-    kept = [
-        [table.get((site, LAST if shared else layer, head), []) for head in range(len(lines))]
-        for layer, lines in enumerate(heads)
-    ]
-    fit, added, closed = [], [], []
-    for layer, lines in enumerate(heads):
-        matrix, elsewhere = (
-            bias.matrix(site, layer, far.source, far.rows),
-            bias.elsewhere(site, layer),
-        )
-        other = [bool(elsewhere and elsewhere[h]) and not lines[h] for h in range(len(lines))]
-        off = -np.inf if bias.off_line_bias is None else bias.off_line_bias
-        matrix[other] = np.minimum(matrix[other], off)
-        fit.append(_line_sum(lines, kept[layer], site, near))
-        added.append(matrix)
-        closed.append(other)
-    return SiteLines(heads, kept, closed, shared, near, far, np.stack(fit), np.stack(added))
-
-
-def _line_sum(
-    heads: Heads, kept: Sequence[Iterable[LineRow]], site: Site, problem: Problem
-) -> np.ndarray:
-    """The sum of each head's lines, each as high as its weight: ``(h, i, j)``."""
-    total = np.zeros((len(heads), *map(len, problem.labels(site))))
-    for head, lines in enumerate(heads):
-        weights = {x.line: 0.0 if x.note in BARE else x.weight for x in kept[head]}
-        for line in lines:
-            alone = LineBias({site: (((line,),),)})  # nothing is left out of it
-            cells = np.isfinite(alone.matrix(site, 0, problem.source, problem.rows)[0])
-            total[head] += weights.get(line.label(site), 0.0) * cells
-    return total
+def cells_of(line: Line, site: Site, problem: Problem) -> np.ndarray:
+    """Return which keys a line names for each query: ``(i, j)`` bool."""
+    alone = LineBias({site: (((line,),),)})
+    return np.isfinite(alone.matrix(site, 0, problem.source, problem.rows)[0])
 
 
 def kept_lines(run: Run) -> KeptLines:

@@ -32,8 +32,6 @@ from abc_calib.reporting.style import (
 
 NARROWEST, TALLEST, LOWEST = 0.68, 2.0, 0.3
 """Inches that an image is wide at least, and high at most and at least."""
-FLAT = 0.6
-"""Height of an image by its width at most, where a figure has many lines of them."""
 MARGIN = 0.4
 """Inches for the names of the queries."""
 DOTS = 150
@@ -53,8 +51,8 @@ class Block:
     """Heads under one heading: ``matrices (h, i, j)`` and the names of rows and keys.
 
     ``names (h,)`` and ``notes (h,)``: text over each image, by default ``head 0`` and so on; notes
-    are what the head reads, or ``NO_LINE`` with a second line that fills its image. ``additive``:
-    biases, of which 0 is open and -inf closed, in place of weights.
+    are what the head reads, grey where they begin with ``NO_LINE``. ``additive``: biases, of which
+    0 is open and -inf closed, in place of weights.
     """
 
     matrices: np.ndarray
@@ -68,13 +66,13 @@ class Block:
     def title(self, head: int, width: float) -> str:
         """Return what stands over a head: its name and its note."""
         name = self.names[head] if self.names else f"head {head}"
-        texts = [name, *(note.split("\n")[0] for note in self.notes[head : head + 1])]
+        texts = [name, *self.notes[head : head + 1]]
         return "\n".join(wrapped(text, width) for text in texts if text)
 
-    def height(self, width: float, most: float) -> float:
+    def height(self, width: float) -> float:
         """Return the inches of an image: square cells, unless that is far too high or too low."""
         _, rows, keys = self.matrices.shape
-        return min(max(width * rows / keys, LOWEST), most)
+        return min(max(width * rows / keys, LOWEST), TALLEST)
 
 
 @styled
@@ -89,10 +87,9 @@ def heatmaps(
     lines = -(-heads // max(1, min(across, heads, int((width - MARGIN) / NARROWEST))))
     columns = -(-heads // lines)  # about the same number in each line
     cell, heights = (width - MARGIN) / columns - 0.05, []
-    most = FLAT * cell if lines * len(blocks) > 4 else TALLEST
     for block in blocks:
         over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
-        heights.append(lines * (block.height(cell, most) + 0.12 * over + 0.06) + 0.45)
+        heights.append(lines * (block.height(cell) + 0.12 * over + 0.06) + 0.45)
     titled = wrapped(title, width - 0.2, TITLE_SIZE)
     figure = new_figure(width, sum(heights) + 0.65 + 0.16 * titled.count("\n"))
     if title:
@@ -109,7 +106,7 @@ def heatmaps(
         for axes in grid.flat[heads:]:
             axes.set_visible(False)
         for head, axes in enumerate(grid.flat[:heads]):
-            size = cell, block.height(cell, most)
+            size = cell, block.height(cell)
             _image(axes, block, head, size, biases if block.additive else weights)
     parts[-1].supxlabel("key", fontsize=SMALL)
     _legend(scales, blocks, weights, biases)
@@ -165,11 +162,6 @@ def _image(axes: Axes, block: Block, head: int, size: tuple[float, float], scale
     axes.set_title(
         block.title(head, width), fontsize=SMALL, pad=2, color="0.45" if is_bare else "black"
     )
-    if is_bare and not matrix[np.isfinite(matrix)].any():
-        axes.images[0].set_visible(False)
-        text = wrapped(block.notes[head].partition("\n")[2], width)
-        place: Any = {"ha": "center", "va": "center", "transform": axes.transAxes}
-        axes.text(0.5, 0.5, text, fontsize=SMALL, color="0.45", **place)
     _label(axes.xaxis, block.key_labels, width)
     _label(axes.yaxis, block.row_labels, height)
     axes.tick_params("x", labelrotation=90)

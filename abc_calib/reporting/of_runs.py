@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from abc_calib.config import DrawOptions, build
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.evaluation import GridRow, Row
 from abc_calib.reporting.curves import Point, accuracy_curve
 from abc_calib.reporting.style import font, save_figures
 from abc_calib.reporting.tables import accuracy_table
 from abc_calib.runs import Run
-from abc_calib.runs.rows import read_rows
+from abc_calib.runs.rows import Row, read_rows
 from abc_calib.runs.run import STAGES
 from abc_calib.text import Table, counted, names
 
@@ -25,7 +22,7 @@ RIGHT = 99.0
 """Percent of problems from which a length is solved."""
 
 
-def accuracy(run: Run) -> list[dict[str, Any]]:
+def accuracy(run: Run) -> list[Row]:
     """Return the rows of a run by length, with their ``size`` in words and their ``series``."""
     rows = sorted(read_rows(run.path / "eval.csv"), key=lambda row: row["length"])
     for row in rows:
@@ -35,15 +32,21 @@ def accuracy(run: Run) -> list[dict[str, Any]]:
     return rows
 
 
+def parent_of(run: Run) -> Run | None:
+    """Return the run that it came from; None where there is none, or it is gone."""
+    try:
+        return Run.open(run.config.parent) if run.config.parent else None
+    except AbcError:
+        return None
+
+
 def about(run: Run) -> dict[str, Any]:
     """Return what tells a run from others: task, position scheme, stage, seed and folder.
 
     The scheme of a calibrated run is that of its first training, None where that is gone.
     """
-    config = run.config
-    first = config if config.stage == "vanilla" else None
-    with contextlib.suppress(AbcError):
-        first = Run.open(config.parent).config if config.parent else first
+    config, parent = run.config, parent_of(run)
+    first = parent.config if parent else config if config.stage == "vanilla" else None
     return {
         "task": config.task + ("" if config.base in (None, 10) else f" in base {config.base}"),
         "scheme": first.model.label if first else None,
@@ -83,14 +86,12 @@ def verdict(rows: Sequence[Mapping[str, Any]], length: int, unit: str) -> str:
     return f"fails beyond {good} {unit}: {text}"
 
 
-def series_of(
-    rows_by_name: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, list[Mapping[str, Any]]]:
+def series_of(rows_by_name: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
     """Return the rows of runs by series, named by run and by test set where a run has several.
 
     Of an unnamed run (``""``) by test set alone.
     """
-    series: dict[str, list[Mapping[str, Any]]] = {}
+    series: dict[str, list[Row]] = {}
     for name, rows in rows_by_name.items():
         several = not name or len({row["series"] for row in rows}) > 1
         for row in rows:
@@ -99,9 +100,7 @@ def series_of(
     return series
 
 
-def accuracy_series(
-    rows_by_name: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, list[Point]]:
+def accuracy_series(rows_by_name: Mapping[str, Sequence[Row]]) -> dict[str, list[Point]]:
     """Return the same as the points of curves; test sets of a run with equal points are one."""
     curves: dict[tuple[str, tuple[Point, ...]], str] = {}
     for label, rows in series_of(rows_by_name).items():
@@ -114,7 +113,7 @@ def accuracy_series(
 
 def measured(
     runs: Sequence[Run | Path | str], labels: Sequence[str] | None = None
-) -> tuple[list[Run], dict[str, list[dict[str, Any]]]]:
+) -> tuple[list[Run], dict[str, list[Row]]]:
     """Return the runs, and the rows of each under its label.
 
     ``labels``: one for each run; by default its task, scheme, stage and seed, where they differ.
@@ -172,12 +171,5 @@ def curves(
 def table(runs: Sequence[Run | Path | str], labels: Sequence[str] | None = None) -> Table:
     """Return exact match by length, a column for each run; ``labels``: as of ``measured``."""
     opened, rows_by_name = measured(runs, labels)
-    rows = {label: [*map(as_row, rows)] for label, rows in series_of(rows_by_name).items()}
     label = "tab:" + "+".join(run.path.resolve().name for run in opened)
-    return accuracy_table(rows, label=label, intervals=False)
-
-
-def as_row(row: Mapping[str, Any]) -> Row:
-    """Return a row of a file as ``evaluate`` made it."""
-    kind = Row if row.get("rows") is None else GridRow
-    return kind(**{field.name: row[field.name] for field in fields(kind)})
+    return accuracy_table(series_of(rows_by_name), label=label, intervals=False)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import logging
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -22,8 +20,6 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from abc_calib.files import make_folder, write_atomically
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 COLUMN_WIDTH, TEXT_WIDTH = 3.25, 6.75
 """Widths of a paper's column and of its text, in inches."""
@@ -41,6 +37,7 @@ FONTS: dict[str, list[str]] = {
 """Families by name; all of them come with matplotlib. The next one has what the first lacks."""
 TICK = {"labelsize": SMALL, "major.width": 0.5, "major.size": 2, "major.pad": 2}
 STYLE: Any = {
+    "font.sans-serif": FONTS["serif"],  # what is used outside of ``font``
     "font.size": LABEL_SIZE,
     "text.parse_math": False,  # a lone $ is the token that opens a source
     "mathtext.fontset": "stix",
@@ -66,30 +63,23 @@ FORMATS: dict[str, dict[str, None]] = {
 }
 """What can be written, and the metadata that must not be."""
 
-_font: ContextVar[str] = ContextVar("font", default="serif")
-
 
 @contextmanager
 def font(name: str) -> Iterator[None]:
     """Use this font of ``FONTS`` in figures that are made and written meanwhile."""
-    token = _font.set(name)
-    try:
+    with matplotlib.rc_context({"font.family": FONTS[name]}):
         yield
-    finally:
-        _font.reset(token)
 
 
-def styled(function: F) -> F:
-    """Decorate a function that makes or writes figures; the user's own settings stay."""
+@contextmanager
+def _style() -> Iterator[None]:
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "cmr10 font")  # its minus is the next family's
+        yield
 
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        fonts: Any = {"font.family": FONTS[_font.get()]}
-        with matplotlib.rc_context({**STYLE, **fonts}), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "cmr10 font")  # its minus is the next family's
-            return function(*args, **kwargs)
 
-    return wrapped  # type: ignore[return-value]
+styled = _style()
+"""Decorates a function that makes or writes figures; the user's own settings stay."""
 
 
 def new_figure(width: float, height: float) -> Figure:

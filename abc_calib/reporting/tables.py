@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from abc_calib.evaluation import GridRow, Row, SequenceRow
+from abc_calib.evaluation.metrics import MISTAKES
+from abc_calib.runs.rows import ROWS, Row, size_of
 from abc_calib.text import Table
 
 
@@ -21,41 +22,46 @@ def accuracy_table(
     ``intervals``: with a column for the 95 % interval of each. The caption says how many samples a
     number is of.
     """
-    cells = [{_size(row): row for row in rows} for rows in rows_by_name.values()]
+    cells = [{size_of(row): row for row in rows} for rows in rows_by_name.values()]
+    sizes = {
+        size_of(r): (r["length"], r.get(ROWS) or 0) for rows in rows_by_name.values() for r in rows
+    }
     lines: list[list[object]] = []
-    for length in sorted({length for column in cells for length in column}):
-        lines.append(["x".join(map(str, length))])
-        for row in (column.get(length) for column in cells):
+    for size in sorted(sizes, key=sizes.__getitem__):
+        lines.append([size])
+        for row in (column.get(size) for column in cells):
             lines[-1].append("-" if row is None else _number(row))
             if intervals:
-                lines[-1].append("-" if row is None else row.interval)
+                lines[-1].append("-" if row is None else _interval(row))
     names = ["length"]
     for name in rows_by_name:
         names += [name, f"{name}, 95 % interval"] if intervals else [name]
-    counts = {row.n for rows in rows_by_name.values() for row in rows}
+    counts = {row["n"] for rows in rows_by_name.values() for row in rows}
     samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
     caption = caption and f"{caption}. {samples} problems per length"
     return Table(names, lines, right=names, title=title, caption=caption, label=label)
 
 
-def token_table(rows: Sequence[SequenceRow], title: str = "") -> Table:
+def token_table(rows: Sequence[Row], title: str = "") -> Table:
     """Return all metrics of a task on tokens: a line for every row of its evaluation."""
     names = ("before end", "too early", "too late", "content", "edit distance", "attention loss")
     lines = []
     for row in rows:
-        values = (row.before_end, row.too_early, row.too_late, row.content, row.edit_distance)
-        loss = "-" if row.attention_loss is None else f"{row.attention_loss:.2f}"
-        numbers = [_number(row), row.interval, row.n]
-        lines.append([row.set, row.length, *numbers, *(f"{v:.2f}" for v in values), loss])
+        values = [row[name] for name in ("before_end", *MISTAKES, "edit_distance")]
+        loss = "-" if row["attention_loss"] is None else f"{row['attention_loss']:.2f}"
+        numbers = [_number(row), _interval(row), row["n"]]
+        lines.append([row["set"], row["length"], *numbers, *(f"{v:.2f}" for v in values), loss])
     columns = ("set", "length", "exact match", "95 % interval", "samples", *names)
     caption = "percent of outputs; edits and squared words on average"
     return Table(columns, lines, right=columns[1:], title=title, caption=caption)
 
 
-def _size(row: Row) -> tuple[int, ...]:
-    return (row.length, row.rows) if isinstance(row, GridRow) else (row.length,)
-
-
 def _number(row: Row) -> str:
     """Never rounded up to 100: one wrong answer in 30,000 is a wrong answer."""
-    return f"{math.floor(row.accuracy * 100 + 1e-6) / 100:.2f}"
+    return f"{math.floor(row['accuracy'] * 100 + 1e-6) / 100:.2f}"
+
+
+def _interval(row: Row) -> str:
+    if row["low"] == row["high"]:
+        return f"all {row['n']:,}"
+    return f"[{row['low']:.2f}, {row['high']:.2f}]"

@@ -20,8 +20,7 @@ from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.files import write_atomically
 from abc_calib.nn.base import in_float64
-from abc_calib.nn.build import model_type
-from abc_calib.nn.transformer.model import Transformer
+from abc_calib.proof.blackbox import only_ours
 from abc_calib.proof.forms import Undecided
 from abc_calib.proof.prove import check, prepare
 from abc_calib.reporting import transducer_program as template
@@ -88,11 +87,7 @@ def compile(run: Run | Path | str | None = None, *, out: Path | str | None = Non
     """
     run = Run.open(run)
     run.check()
-    if not issubclass(model_type(run.config.kind), Transformer):
-        raise UsageError(
-            f"{run} is a {run.config.model.label}: only models of the kinds transformer and "
-            "decoder are compiled"
-        )
+    only_ours(run, "abc compile")
     run.lines()
     folder = Path(out) if out is not None else run.path / "exports" / NAME
     if out is not None and folder.exists():

@@ -26,7 +26,6 @@ from abc_calib.reporting.attention import (
     far_problem,
     is_calibrated,
     kept_lines,
-    site_lines,
 )
 from abc_calib.reporting.heatmaps import Block, heatmaps
 from abc_calib.reporting.style import font, save_figures
@@ -76,7 +75,9 @@ class AttentionView:
         """What is drawn, of all layers and heads."""
         arrays: dict[str, Any] = {"attention": self.attention}
         if lines := self.lines:
-            arrays |= {"fit": lines.fit, "bias": lines.bias}
+            layers = range(len(lines.heads))
+            arrays["fit"] = np.stack([lines.fit(layer) for layer in layers])
+            arrays["bias"] = np.stack([lines.bias(layer) for layer in layers])
             names = map(np.array, lines.far.labels(self.site))
             arrays |= zip(("bias_row_labels", "bias_key_labels"), names, strict=True)
         return {**arrays, "row_labels": np.array(self.rows), "key_labels": np.array(self.keys)}
@@ -101,13 +102,13 @@ class AttentionView:
         where = ", found in the last layer" * lines.shared
         fit = replace(
             attention,
-            matrices=self._visible(lines.fit[layer])[heads],
-            notes=[lines.note(self.site, layer, head) for head in heads],
+            matrices=self._visible(lines.fit(layer))[heads],
+            notes=[lines.note(layer, head) for head in heads],
             heading=f"lines that were kept{where}; t: the query's column",
         )
         rows, keys = lines.far.labels(self.site)
         bias = replace(
-            fit, matrices=lines.bias[layer][heads], row_labels=rows, key_labels=keys,
+            fit, matrices=lines.bias(layer)[heads], row_labels=rows, key_labels=keys,
             heading=f"bias, {lines.far.source.widths[0]} digits", additive=True,
         )  # fmt: skip
         panels = {"attention": attention, "fit": fit, "bias": bias}
@@ -205,7 +206,7 @@ def averaged(run: Run, digits: int) -> dict[Site, AttentionView]:
     lines: dict[Site, SiteLines] = {}
     if is_calibrated(run):
         bias, table, far = run.bias(), kept_lines(run), far_problem(run, near, digits)
-        lines = {site: site_lines(bias, table, site, near, far) for site in bias.sites}
+        lines = {site: SiteLines(bias, table, site, near, far) for site in bias.sites}
     about = f"averaged attention, {max(near.source.widths)} digits, teacher forcing"
     return {
         site: AttentionView(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from abc_calib.data import Batch, Data
+from abc_calib.data import Data
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation import Evaluator, exact_matches, predict
 from abc_calib.nn.base import Model
@@ -52,15 +52,6 @@ def _law(answer: Callable[[list[str]], list[str]], symbols: Sequence[str] = "01"
         return " ".join(drawn), answer(drawn)
 
     return law
-
-
-_even_pairs = _law(lambda bits: [str(sum(a != b for a, b in pairwise(bits)) % 2)])
-_parity = _law(lambda bits: [str(bits.count("1") % 2)])
-_cycle = _law(lambda moves: [str((moves.count("+") - moves.count("-")) % 5)], "-=+")
-_reverse = _law(lambda bits: bits[::-1])
-_duplicate = _law(lambda bits: bits * 2)
-_odds_first = _law(lambda bits: bits[1::2] + bits[::2])
-_sort = _law(sorted, "01234")
 
 
 def _arithmetic(rng: np.random.Generator, n: int) -> Drawn:
@@ -131,9 +122,6 @@ def _of_two(sign: str, combined: Callable[[int, int], int]) -> Law:
     return law
 
 
-_addition, _multiplication = _of_two("+", add), _of_two("*", mul)
-
-
 def _sqrt(rng: np.random.Generator, n: int) -> Drawn:
     number = _number(rng, n)
     return f"{number:b}", [*f"{math.isqrt(number):b}".zfill(-(-n // 2))]
@@ -158,21 +146,21 @@ def _root(answer: str, n: int) -> list[str]:
 Read = Callable[[str, int], list[str]]
 """The answer in what a person reads of an output, for a source of ``n`` symbols."""
 CODE: dict[str, tuple[Law, Read]] = {
-    "even_pairs": (_even_pairs, _last),
+    "even_pairs": (_law(lambda x: [str(sum(a != b for a, b in pairwise(x)) % 2)]), _last),
     "modular_arithmetic": (_arithmetic, _last),
-    "parity_check": (_parity, _last),
-    "cycle_navigation": (_cycle, _last),
+    "parity_check": (_law(lambda bits: [str(bits.count("1") % 2)]), _last),
+    "cycle_navigation": (_law(lambda x: [str((x.count("+") - x.count("-")) % 5)], "-=+"), _last),
     "stack_manipulation": (_stack, _words),
-    "reverse_string": (_reverse, _words),
+    "reverse_string": (_law(lambda bits: bits[::-1]), _words),
     "modular_arithmetic_brackets": (_brackets, _words),
     "solve_equation": (_equation, _words),
-    "duplicate_string": (_duplicate, _words),
+    "duplicate_string": (_law(lambda bits: bits * 2), _words),
     "missing_duplicate_string": (_missing, _words),
-    "odds_first": (_odds_first, _words),
-    "binary_addition": (_addition, _reversed),
-    "binary_multiplication": (_multiplication, _reversed),
+    "odds_first": (_law(lambda bits: bits[1::2] + bits[::2]), _words),
+    "binary_addition": (_of_two("+", add), _reversed),
+    "binary_multiplication": (_of_two("*", mul), _reversed),
     "compute_sqrt": (_sqrt, _root),
-    "bucket_sort": (_sort, _words),
+    "bucket_sort": (_law(sorted, "01234"), _words),
 }
 
 
@@ -273,8 +261,9 @@ def _answers(
     Where the whole output is what our rule writes, the answer is what the map makes of that, and
     nothing is decoded.
     """
-    batch = _laid_out(data, [source for source, _ in drawn])
-    exact, end = exact_matches(model, batch).tolist(), data.vocabulary.eos
+    first, *others = (data.task.parse(source) for source, _ in drawn)
+    batch, end = data.lay_out(first.joined(*others)), data.vocabulary.eos
+    exact = exact_matches(model, batch).tolist()
     shares = []
     for k, ((source, expected), n) in enumerate(zip(drawn, lengths, strict=True)):
         try:
@@ -292,13 +281,6 @@ def _answers(
     return shares
 
 
-def _laid_out(data: Any, sources: Sequence[str]) -> Batch:
-    if hasattr(data.task, "in_rows"):  # a rule on words reads several at once
-        return data.lay_out(data.task.parse(*sources))
-    first, *others = map(data.task.parse, sources)
-    return data.lay_out(first.joined(*others) if others else first)
-
-
 # The table
 
 COLUMNS = [
@@ -312,14 +294,11 @@ def report(results: pd.DataFrame) -> Report:
     measured = results[results["error"].isna()] if len(results) else pd.DataFrame(columns=["row"])
     by_task = {str(name): part for name, part in measured.groupby("row")}
     rows = [_row(name, by_task.get(name)) for name in TASKS]
-    records = [record for name in TASKS if name in by_task for record in _records(by_task[name])]
+    parts = [by_task[name] for name in TASKS if name in by_task]
+    records: Any = [record for part in parts for record in part.to_dict("records")]
     missing = [f"{name}: not run" for name in TASKS if name not in by_task]
     table = Table(COLUMNS, rows, right=COLUMNS[5:])
     return Report(NAME, PAPER["title"], [table], records, PAPER["notes"], missing)
-
-
-def _records(part: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(key): value for key, value in row.items()} for row in part.to_dict("records")]
 
 
 def _row(name: str, part: pd.DataFrame | None) -> list[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
 
+from abc_calib.config import Options
 from abc_calib.errors import UsageError
 from abc_calib.sweeps import Job, Test
 from tasks.base import unknown
@@ -23,13 +23,7 @@ CELL = ["measure", "task", "row", "length"]
 """The columns that name a cell of a table."""
 
 
-class Section(BaseModel):
-    """Base of what stands in a file; an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Row(Section):
+class Row(Options):
     """A row of a table: how it is printed, and how its model is made.
 
     ``proposed``: by the paper, which sets the others against it. ``tasks``: those that it is a row
@@ -49,7 +43,7 @@ class Row(Section):
         return "vanilla" if self.calibrate is None else "calibrated"
 
 
-class Rule(Section):
+class Rule(Options):
     """Seeds and tests of some rows and tasks, by default all; a later rule wins.
 
     ``at``: samples at some of the ``lengths`` of calibrated rows, where they are not ``samples``.
@@ -73,7 +67,7 @@ class Entry(NamedTuple):
     job: Job
 
 
-class Target(Section):
+class Target(Options):
     """A table, figure or list of questions.
 
     ``models``: names of rows by task, or every row of ``rows`` on every task of ``tasks``.

@@ -37,6 +37,11 @@ def read_rows(path: Path) -> list[Row]:
         raise AbcError(f"{path} cannot be read ({error}): remove it") from None
 
 
+def size_of(row: Row) -> str:
+    """The length of a row's problems, with their rows where they have several: ``20x15``."""
+    return "x".join(str(row[name]) for name in ("length", ROWS) if row.get(name) is not None)
+
+
 def add_rows(path: Path, rows: Iterable[Row]) -> None:
     """Put rows into the file as it is now; those of more samples stay.
 

@@ -16,19 +16,19 @@ import numpy as np
 from abc_calib import plugins
 from abc_calib.config import CertifyOptions, EvaluateOptions, StressOptions, TaskOptions, build
 from abc_calib.errors import Interrupted, OptionError, UsageError
-from abc_calib.evaluation import Evaluator, Prediction, Row
-from abc_calib.evaluation import evaluate as exact_match_rows
+from abc_calib.evaluation import Evaluator, Prediction
 from abc_calib.evaluation import predict as answer
-from abc_calib.evaluation.stress import Stressed, smallest
-from abc_calib.evaluation.stress import stress as stress_rows
+from abc_calib.evaluation.exact import planned_rows, row_of
+from abc_calib.evaluation.stress import CHILDREN, Stressed, searched, smallest
 from abc_calib.files import write_atomically, write_text
+from abc_calib.memory import check_samples, check_source
 from abc_calib.nn.base import resolve_device
 from abc_calib.progress import bar
 from abc_calib.proof.certificate import Certificate
 from abc_calib.proof.decide import decide
 from abc_calib.proof.outlook import Outlook, look_ahead
 from abc_calib.runs import Run
-from abc_calib.runs.rows import add_rows, read_rows
+from abc_calib.runs.rows import Row, add_rows, read_rows, size_of
 from abc_calib.runs.run import STAGES
 from abc_calib.stopping import uninterrupted
 from abc_calib.text import counted, names
@@ -74,7 +74,8 @@ def evaluate(
     """Exact match of a trained run at each length; adds to the run's ``eval.csv``.
 
     Columns: length, accuracy (percent), n, set, correct, low, high (95 % interval), test_seed,
-    test_hash, seconds. In the file, a row of fewer samples never replaces one of more.
+    test_hash, seconds. In the file, a row of fewer samples never replaces one of more. ``on_row``
+    is called with each row, a dict of these.
 
     ``sets``: test sets by their names, such as ``random`` and ``carry``. ``options`` or
     ``keywords``: ``EvaluateOptions``.
@@ -85,36 +86,29 @@ def evaluate(
     loaded = Run.open(run)
     path, data = loaded.path / "eval.csv", loaded.data
     read_rows(path)  # refused before anything is measured
-    sizes = [data.sized(size) for size in chosen.lengths or lengths_by_default(loaded, chosen)]
+    sizes = chosen.lengths or lengths_by_default(loaded, chosen)
     kinds = names(sets) or chosen.sets(data.tests)
     model = loaded.load_model().to(resolve_device(device, doubles=True))
-    evaluator = Evaluator(model, chosen.dense)
-    rows: list[Row] = []
-    total = sum(len(data.tests_of(kind, sizes)) for kind in kinds if kind in data.tests)
+    evaluator, rows = Evaluator(model, chosen.dense), list[Row]()
+    option = "lengths" if chosen.lengths else "max_len"
+    planned = planned_rows(evaluator, data, sizes, chosen.samples, kinds, option)
     try:
         about = f"{loaded.config.task} {STAGES[loaded.config.stage]}"
         with bar(f"evaluating {about}", progress, "rows") as update:
-
-            def keep(row: Row) -> None:
+            for plan in planned:
+                row = row_of(evaluator, data, *plan, chosen.seed, chosen.greedy)
                 with uninterrupted():
-                    add_rows(path, [row.as_dict()])
+                    add_rows(path, [row])
                     rows.append(row)
-                measured = f"{row.set}, {counted(row.size, loaded.task.unit)}"
-                update(len(rows), total, measured, True)
+                measured = f"{row['set']}, {counted(size_of(row), loaded.task.unit)}"
+                update(len(rows), len(planned), measured, True)
                 on_row(row)
-
-            how = chosen.samples, kinds, chosen.seed, chosen.greedy, keep
-            exact_match_rows(evaluator, data, sizes, *how)
-    except OptionError as error:
-        if error.option != "lengths" or chosen.lengths:
-            raise
-        raise OptionError("max_len", chosen.max_len, error.rule) from None
     except KeyboardInterrupt:
         kept = f"they are kept in {path}" if rows else "nothing was measured"
-        raise Interrupted(f"stopped after {len(rows)} of {total} rows; {kept}") from None
+        raise Interrupted(f"stopped after {len(rows)} of {len(planned)} rows; {kept}") from None
     import pandas as pd  # takes longer than most predictions
 
-    return pd.DataFrame([row.as_dict() for row in rows])
+    return pd.DataFrame(rows)
 
 
 def lengths_by_default(run: Run, chosen: EvaluateOptions) -> list[int]:
@@ -159,19 +153,19 @@ def stress(
     """
     chosen = options or build(StressOptions, lengths=lengths, **keywords)
     loaded = Run.open(run)
-    short = loaded.config.train.length
+    data, short = loaded.data, loaded.config.train.length
     sizes = chosen.lengths or tuple(dict.fromkeys((short, short + 1, 50)))
-    evaluator = Evaluator(loaded.load_model(), chosen.dense)
+    evaluator, rows = Evaluator(loaded.load_model(), chosen.dense), list[Stressed]()
+    check_source(evaluator, data.layout_at(max(sizes)).keys, 16, "lengths")
+    check_samples(chosen.samples, max(sizes))
+    check_samples(min(chosen.search, CHILDREN), max(sizes), "lengths")
     with bar("stress", progress, "lengths") as update:
-
-        def told_row(row: Stressed) -> None:
-            note = f"{counted(row.length, 'digits')}: {row.wrong} wrong"
-            update(sizes.index(row.length) + 1, len(sizes), note, True)
+        for number, length in enumerate(sizes, 1):
+            row = searched(evaluator, data, length, chosen.samples, chosen.search, chosen.seed)
+            note = f"{counted(length, 'digits')}: {row.wrong} wrong"
+            update(number, len(sizes), note, True)
+            rows.append(row)
             on_row(row)
-
-        rows = stress_rows(
-            evaluator, loaded.data, sizes, chosen.samples, chosen.search, chosen.seed, told_row
-        )
     least = smallest(rows)
     record: dict[str, Any] = {
         "run": str(loaded),

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from abc_calib.errors import UsageError
-from abc_calib.evaluation import SequenceRow
 from abc_calib.files import make_folder
+from abc_calib.runs.rows import ROWS
 from abc_calib.sweeps.engine import Outcome
 from abc_calib.sweeps.jobs import Job, with_parents
 
 MEASURES = (
     "set", "length", "n", "correct", "accuracy", "low", "high", "test_seed", "test_hash", "seconds",
 )  # fmt: skip
-SEQUENCE_MEASURES = tuple(f.name for f in fields(SequenceRow) if f.name not in MEASURES)
 
 
 def results_table(
@@ -42,8 +40,8 @@ def results_table(
             rows.append({**about, "error": reasons[job.key]})
         else:
             for row in job.rows(root):  # of tokens with the kinds of mistakes
-                measures = (name for name in SEQUENCE_MEASURES if name in row)
-                rows.append({**about, **{n: row[n] for n in (*MEASURES, *measures)}, "error": None})
+                measures = dict.fromkeys((*MEASURES, *(n for n in row if n != ROWS)))
+                rows.append({**about, **{n: row[n] for n in measures}, "error": None})
     return pd.DataFrame(rows, columns=None if rows else ["key", *MEASURES, "error"])
 
 

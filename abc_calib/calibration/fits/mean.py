@@ -85,23 +85,6 @@ def line_means(matrix: np.ndarray, direction: Direction, summed: bool = False) -
     return dict(zip(lines.tolist(), (sums / counts).tolist(), strict=True))
 
 
-def mean_lines(
-    attention: np.ndarray,
-    dirs: Sequence[Direction] = DIRECTIONS,
-    threshold: float = 4.0,
-    summed: bool = False,
-) -> Heads:
-    """The lines of each head of an averaged attention ``(h, m, n)`` that stand out.
-
-    Kept where ``d_l > mu + threshold * sigma``, with mu and the population standard deviation
-    sigma over all lines of that head and direction; valued ``d_l - d_max`` (eq. 2). ``summed``: as
-    in the public code, ``d_l`` is the sum along the line and its value, and mu and sigma are over
-    the different sums that are not zero.
-    """
-    means = (corner_means(matrix, dirs, summed) for matrix in attention)
-    return tuple(outstanding(head_means, threshold, summed) for head_means in means)
-
-
 def corner_means(
     matrix: np.ndarray, dirs: Sequence[Direction], summed: bool = False
 ) -> dict[Line, float]:
@@ -117,7 +100,13 @@ def corner_means(
 def outstanding(
     means: dict[Line, float], threshold: float, summed: bool = False
 ) -> tuple[Line, ...]:
-    """The lines whose mean is above the limit of their direction: see ``mean_lines``."""
+    """The lines of a head that stand out, by the ``means`` along all of its lines.
+
+    Kept where ``d_l > mu + threshold * sigma``, with mu and the population standard deviation
+    sigma over all lines of a direction; valued ``d_l - d_max`` (eq. 2). ``summed``: as in the
+    public code, ``d_l`` is the sum along the line and its value, and mu and sigma are over the
+    different sums that are not zero.
+    """
     kept: list[Line] = []
     for direction in dict.fromkeys(line.direction for line in means):
         by_line = {line: m for line, m in means.items() if line.direction == direction}
@@ -172,10 +161,9 @@ def extend_bias(
         if choice not in allowed:
             raise OptionError(name, choice, f"choose {' or '.join(allowed)}")
     summed = average == "sum"
-    heads = mean_lines(attention, dirs, threshold, summed)
-    if summed and site == "cross":
-        heads = tuple((*lines, END) for lines in heads)
-    return dense_bias(heads, shape)
+    end = (END,) if summed and site == "cross" else ()
+    means = (corner_means(matrix, dirs, summed) for matrix in attention)
+    return dense_bias(tuple((*outstanding(x, threshold, summed), *end) for x in means), shape)
 
 
 def dense_bias(heads: Heads, shape: tuple[int, int]) -> np.ndarray:

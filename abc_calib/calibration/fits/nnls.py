@@ -9,7 +9,7 @@ names one key for every row of every sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -53,8 +53,12 @@ class Nnls(Fit):
             weights = np.concatenate([self.weights[site] for site in present], 2)
             layers = [select(layer, threshold) for layer in weights]
             for site in present:
-                site_lines = {k: line for k, (where, line) in enumerate(named) if where == site}
-                sites[site] = tuple(_lines(site_lines, heads, self.sink(site)) for heads in layers)
+                lines: dict[int | None, tuple[Line, ...]] = {
+                    k: (line,) for k, (where, line) in enumerate(named) if where == site
+                }
+                sites[site] = tuple(
+                    tuple(lines.get(k, self.sink(site)) for k in picked) for picked in layers
+                )
         return self.bias_of(sites)
 
     def share(self, site: Site, layer: int, head: int, line: Line) -> tuple[float, str]:
@@ -79,24 +83,19 @@ def candidates(
     source.
     """
     reach = length // 2
+    near = range(-reach, reach + 1)
     if site == "self":  # rows look back only, and no delimiter closes what is being written
-        diag = [Line("diag", 0, -back) for back in range(reach + 1)]
-        return tuple(_of([FIRST, *diag], dirs))
-    if site == "encoder":
-        verts = [Line("vert", s, 0) for s in range(segments + 1)]
-        diag = [Line("diag", 0, offset) for offset in range(-reach, reach + 1)]
-        return tuple(_of([*verts, *diag], dirs))
-    lines = [FIRST]
-    for segment in range(1, segments + 1):
-        lines += [Line("vert", segment, offset) for offset in range(reach)]
-        near = range(-reach, reach + 1)
-        lines += [Line("anti", segment, offset, stride=stride) for offset in near]
-        lines += [Line("diag", segment, offset, stride=stride) for offset in near]
-    return tuple(_of(lines, dirs))
-
-
-def _of(lines: list[Line], dirs: Sequence[Direction]) -> list[Line]:
-    return [line for line in lines if line.direction in dirs]
+        lines = [FIRST, *(Line("diag", 0, -back) for back in range(reach + 1))]
+    elif site == "encoder":
+        lines = [Line("vert", segment, 0) for segment in range(segments + 1)]
+        lines += [Line("diag", 0, offset) for offset in near]
+    else:
+        lines = [FIRST]
+        for segment in range(1, segments + 1):
+            lines += [Line("vert", segment, offset) for offset in range(reach)]
+            lines += [Line("anti", segment, offset, stride=stride) for offset in near]
+            lines += [Line("diag", segment, offset, stride=stride) for offset in near]
+    return tuple(line for line in lines if line.direction in dirs)
 
 
 def fit(
@@ -166,10 +165,3 @@ def select(weights: np.ndarray, threshold: float) -> list[int | None]:
     for head, column in zip(*linear_sum_assignment(-weights[:, chosen]), strict=True):
         kept[head] = chosen[column]
     return kept
-
-
-def _lines(
-    lines: Mapping[int, Line], picked: Sequence[int | None], sink: tuple[Line, ...]
-) -> Heads:
-    """The line of a site, of ``lines``, that was picked for each head of a layer; or its sink."""
-    return tuple((lines[k],) if k is not None and k in lines else sink for k in picked)

@@ -15,8 +15,8 @@ from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.predict import answered
 from abc_calib.nn.base import Model
 from abc_calib.proof.certificate import FILE, Certificate
-from abc_calib.reporting.curves import history_curve
-from abc_calib.reporting.of_runs import about, accuracy, verdict
+from abc_calib.reporting.curves import Point, accuracy_curve
+from abc_calib.reporting.of_runs import about, accuracy, parent_of, verdict
 from abc_calib.reporting.page.commands import commands
 from abc_calib.reporting.page.heads import heads_of
 from abc_calib.reporting.style import as_svg, font
@@ -24,11 +24,6 @@ from abc_calib.runs import Run
 from abc_calib.runs.run import STAGES
 from abc_calib.text import grouped
 
-FITS = {
-    "nnls": "non-negative least squares",
-    "rows": "non-negative least squares, by kind of row",
-    "mean": "means along lines, as in the paper",
-}
 KINDS = ("abc_transformer", "abc_decoder")
 """The kinds of models that the page's JavaScript computes."""
 SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
@@ -36,7 +31,7 @@ SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
 
 def collected(run: Run) -> dict[str, Any]:
     """Return everything about a run; ``why`` says why the page cannot compute its model."""
-    before = first_run(run)
+    before = parent_of(run)
     model, config, rule = run.load_model(), run.config, run.task.rule()
     spelling = run.data.spelling()
     weights, why = None, "this page cannot read problems of this task"
@@ -52,7 +47,11 @@ def collected(run: Run) -> dict[str, Any]:
         "task": config.task,
         "title": titled(run),
         **introduction(run),
-        "verdicts": {STAGES[r.config.stage]: verdict_on(r) for r in (before, run) if r},
+        "verdicts": {
+            STAGES[r.config.stage]: verdict(accuracy(r), r.config.train.length, r.task.unit)
+            for r in (before, run)
+            if r
+        },
         "unit": run.task.unit,
         "length": config.train.length,
         "facts": facts(run, sum(weight.numel() for weight in model.parameters())),
@@ -114,33 +113,23 @@ def facts(run: Run, parameters: int) -> list[tuple[str, str]]:
         ]
     if config.calibration is not None:
         rows += [
-            ("Lines found by", FITS.get(config.calibration.fit, config.calibration.fit)),
+            ("Lines found by", config.calibration.fit),
             ("Lines", run.bias().summary),
         ]
     return rows
 
 
-def first_run(run: Run) -> Run | None:
-    """Return the run that was calibrated; None where there is none, or it is gone."""
-    try:
-        return Run.open(run.config.parent) if run.config.parent else None
-    except AbcError:
-        return None
-
-
-def verdict_on(run: Run) -> str:
-    """Say how far a run gets, as far as that was measured."""
-    return verdict(accuracy(run), run.config.train.length, run.task.unit)
-
-
 def history_chart(runs: Sequence[Run]) -> str:
     """Draw held-out accuracy by step; empty where there is nothing to draw."""
-    histories: dict[str, list[dict[str, Any]]] = {}
+    series: dict[str, list[Point]] = {}
     for run in runs:
-        points = [entry for entry in run.history() if entry["validation_accuracy"] is not None]
-        histories |= {STAGES[run.config.stage]: points} if points else {}
+        for entry in run.history():
+            if (right := entry["validation_accuracy"]) is not None:
+                points = series.setdefault(STAGES[run.config.stage], [])
+                points.append((entry["step"], right, right, right))
+    look: dict[str, Any] = {"title": "", "unit": "step", "measure": "held-out accuracy (%)"}
     with font("sans"):
-        return as_svg(history_curve(histories)) if histories else ""
+        return as_svg(accuracy_curve(series, train_length=None, **look)) if series else ""
 
 
 def embedded(model: Model) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from abc_calib.calibration.plan import plan_calibration
 from abc_calib.config import CalibrationOptions, ForeignOptions, Options, RunConfig
 from abc_calib.config.options import as_typed, flag_of
-from abc_calib.errors import AbcError
+from abc_calib.reporting.of_runs import parent_of
 from abc_calib.runs import Run
 from abc_calib.training.plan import plan_training
 
@@ -21,11 +21,7 @@ def commands(run: Run) -> list[str]:
 
     A first run that is gone, or is of another version, is taken to be one by default.
     """
-    config = run.config
-    try:
-        parent = Run.open(config.parent) if config.parent else None
-    except AbcError:
-        parent = None
+    config, parent = run.config, parent_of(run)
     before = commands(parent) if parent else []
     if config.stage == "vanilla":
         return [*before, _first(config)]  # of the weights that it starts from
@@ -97,13 +93,9 @@ def _plugins(config: RunConfig) -> str:
 
 def _calibrate(first: RunConfig, config: RunConfig) -> str:
     scheme, parts = getattr(config.model, "scheme", "none"), ["abc calibrate"]
-    if isinstance(config.model, ForeignOptions):
-        usual = plan_calibration(first)
-    else:
-        usual = plan_calibration(first, scheme=scheme)
-        parts += [f"--scheme {shlex.quote(scheme)}"] if scheme != "none" else []
-        parts += _other_flags(usual.model, config.model)
-    finding = CalibrationOptions()
+    usual, finding = plan_calibration(first, scheme=scheme), CalibrationOptions()
+    parts += [f"--scheme {shlex.quote(scheme)}"] if scheme != "none" else []
+    parts += _other_flags(usual.model, config.model)
     parts += _other_flags(usual.calibration or finding, config.calibration or finding)
     return " ".join([*parts, *_other_flags(usual.train, config.train)]) + _plugins(config)
 
