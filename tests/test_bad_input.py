@@ -202,6 +202,19 @@ def test_what_the_memory_does_not_hold_is_refused(tiny, refused, monkeypatch):
         assert message in refused(code, *line.split())
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--width", 4096, "--heads", 4), ("--batch", 100_000), ("--digits", 5000),
+     ("--model", "gru", "--embedding", 16384)],
+)  # fmt: skip
+def test_a_training_that_does_not_fit_is_refused(abc, runs_root, monkeypatch, words):
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**28)
+    line = abc("train", "successor", "--steps", 1, *words).error(2)
+    option = "--digits" if "--digits" in words else "--batch"
+    assert line.startswith(f"{option} ") and "GiB are free; give less" in line
+    assert not runs_root.exists()
+
+
 def test_where_memory_cannot_be_told_nothing_is_refused(tiny, abc, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: None)
     assert abc("predict", "99").out == "100\n"

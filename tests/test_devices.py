@@ -16,6 +16,7 @@ from random_models import drawn
 import abc_calib as abc
 from abc_calib.calibration.capture import same_shape
 from abc_calib.calibration.fits import Evidence, fit_type
+from abc_calib.calibration.plan import resolve_defaults
 from abc_calib.config import MODEL_OPTIONS, CalibrationOptions, TrainOptions
 from abc_calib.data import make_data
 from abc_calib.evaluation import exact_matches
@@ -124,7 +125,7 @@ def test_every_fit_reads_its_attention(fit: str) -> None:
     data = digit_data("sum" if fit == "rows" else "addition", length=2)
     options = MODEL_OPTIONS["transformer"](**{**SMALL, "heads": 4, "encoder_layers": 1})
     model = build_model("transformer", options, data, 0)
-    own = fit_type(fit).resolved(CalibrationOptions(fit=fit))
+    own = resolve_defaults(CalibrationOptions(fit=fit))
     batch = data.training(0, 20, exact=True)
 
     def bias() -> LineBias:

@@ -18,6 +18,7 @@ from test_hub import generated
 from abc_calib import stages
 from abc_calib.calibration.fits import Evidence
 from abc_calib.calibration.fits.rows import Rows
+from abc_calib.calibration.plan import resolve_defaults
 from abc_calib.calibration.windows import disputed, hashed, smallest
 from abc_calib.config import (
     MODEL_OPTIONS,
@@ -397,7 +398,7 @@ def test_a_fit_without_the_lines_it_needs_says_that_windows_contradict_each_othe
     data = make_data(get_task("long_multiplication"), TrainOptions(length=4, sampling="mixed"))
     model = model_of(data, None)
     batch = data.training(0, 64)
-    options = Rows.resolved(build(CalibrationOptions, fit="rows", dirs=("vert",)))
+    options = resolve_defaults(build(CalibrationOptions, fit="rows", dirs=("vert",)))
     with pytest.raises(AbcError, match="no lines were found that decide what is written"):
         Rows(Evidence.of_run(model, data, batch, batch), options).bias(0.05)
 

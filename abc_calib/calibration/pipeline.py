@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from abc_calib.calibration.capture import correct_samples, same_shape
 from abc_calib.calibration.fits import Evidence, Fit, LineRow, fit_type
+from abc_calib.calibration.plan import resolve_defaults
 from abc_calib.calibration.trial import Aim, Check, Choice, Place, choose, every_place
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
@@ -52,18 +53,21 @@ class Calibration:
 
     def write(self, folder: Path) -> None:
         """Write what it leaves in a run's folder, with a record."""
-        import pandas as pd  # half a second, which no other command has to wait for
-
         arrays = {f"attention.{site}": a for site, a in self.attention.items()}
         self.bias.save(folder / "bias.safetensors", **arrays)
         for name, rows in (("lines.csv", self.table), ("check.csv", self.checks)):
             if rows or name == "lines.csv":
-                table = pd.DataFrame([asdict(row) for row in rows])
-                write_text(folder / name, table.to_csv(index=False))
+                write_text(folder / name, _as_csv(rows))
         if self.weights:
             save_file(self.weights, folder / "trial.safetensors")
         accuracy = round(100 * self.accuracy, 4)
         write_record(folder / CALIBRATION, {"samples": self.samples, "accuracy": accuracy})
+
+
+def _as_csv(rows: Sequence[Any]) -> str:
+    import pandas as pd
+
+    return pd.DataFrame([asdict(row) for row in rows]).to_csv(index=False)
 
 
 def calibrate(
@@ -134,9 +138,10 @@ def read(
         )
     if not len(correct):
         raise AbcError("the model decodes no training sample correctly: train longer (more steps)")
-    fit, longest = fit_type(options.fit), full_length(data, options.samples, model)
+    options = resolve_defaults(options)
+    longest = full_length(data, options.samples, model)
     evidence = Evidence.of_run(model, data, correct, longest, options.attention == "raw", layers)
-    return fit(evidence, fit.resolved(options)), len(correct), accuracy
+    return fit_type(options.fit)(evidence, options), len(correct), accuracy
 
 
 class Deciding:

@@ -62,6 +62,11 @@ def depth(config: RunConfig, decoder_layers: int | None) -> dict[str, int]:
     return {"decoder_layers": decoder_layers}
 
 
+def resolve_defaults(options: CalibrationOptions) -> CalibrationOptions:
+    """The same with the fit's own choice wherever nothing was asked for."""
+    return fit_type(options.fit).resolved(options)
+
+
 def check_sites(options: CalibrationOptions, config: RunConfig) -> None:
     """``OptionError`` for an option by site without one of the sites at which lines are put."""
     if options.attention == "raw" and config.kind not in ("transformer", "decoder"):
@@ -92,7 +97,7 @@ def plan_calibration(config: RunConfig, *groups: Options, **keywords: Any) -> Ru
     refuse_unknown(keywords, CalibrationOptions, TrainOptions, RetrainedOptions)
     if data.fit and "fit" not in options.model_fields_set:
         options = options.model_copy(update={"fit": data.fit})
-    fit_type(options.fit).resolved(options)  # which refuses what the fit does not have
+    resolve_defaults(options)
     check_sites(options, config)
     preset = config.preset if config.preset in PRESETS else "default"  # of an earlier version
     recipe = recipe_of(data.task, preset, config.kind, {})
@@ -117,5 +122,6 @@ def plan_calibration(config: RunConfig, *groups: Options, **keywords: Any) -> Ru
         }
     )
     check_samples(3 * options.samples, training.length)
-    check_config(planned, Run.draft(planned).data)
+    larger = training.batch > recipe.retraining.batch
+    check_config(planned, Run.draft(planned).data, memory=larger)
     return planned

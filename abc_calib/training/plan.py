@@ -16,7 +16,7 @@ from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, refuse_unkn
 from abc_calib.data import Data, make_data
 from abc_calib.data.vocabulary import EOS
 from abc_calib.errors import AbcError, OptionError, UsageError
-from abc_calib.memory import check_samples
+from abc_calib.memory import BYTES_PER_DIGIT, check_samples, refuse
 from abc_calib.nn.build import MODELS, build_model, model_type
 from abc_calib.nn.skip_init import skip_init
 from abc_calib.runs import Run
@@ -27,6 +27,8 @@ PROBLEMS = 10_000
 """What a training draws at least at once: a training set, or what is held out."""
 TRIED = 4
 """Problems on which a user's own class is tried."""
+KEPT = 4
+"""A training step takes about this many times the memory of a pass: it keeps all for gradients."""
 
 
 def plan_training(
@@ -71,9 +73,6 @@ def plan_training(
             train=training,
             plugins=plugins.origins(shape.schemes, task),
         )
-        with torch.random.fork_rng(devices=[]), skip_init():  # both refuse what they cannot be
-            model_type(kind)(shape, data.vocabulary.tokens)
-        data.training(0, 1, exact=True)
         check_config(config, data)
         return _starting_from(finetune, config)
 
@@ -101,12 +100,18 @@ def options_of(kind: str, keywords: dict[str, Any]) -> tuple[dict[str, Any], dic
     return of_model.chosen, of_training.chosen
 
 
-def check_config(config: RunConfig, data: Data) -> None:
-    """``UsageError`` for an optimiser that the model does not take, or a class that fails."""
+def check_config(config: RunConfig, data: Data, memory: bool = True) -> None:
+    """``UsageError`` for a training that cannot run.
+
+    That is an optimiser that the model does not take, a step that would not fit the free
+    ``memory``, or a class of a user's that fails.
+    """
     taken = model_type(config.kind).optimizers
     if config.train.optimizer not in taken:
         rule = f"this model takes {' or '.join(taken)}"
         raise OptionError("optimizer", config.train.optimizer, rule)
+    if memory and not torch.cuda.is_available():
+        _check_memory(config, data)
     if config.plugins:
         what = " and ".join(config.plugins)
         try:
@@ -116,6 +121,19 @@ def check_config(config: RunConfig, data: Data) -> None:
         except Exception as error:
             why = plugins.described(error)
             raise UsageError(f"{what}: the first problems fail ({why})") from None
+
+
+def _check_memory(config: RunConfig, data: Data) -> None:
+    """``OptionError`` unless weights, gradients and moments, activations, and problems fit."""
+    batch, length = config.train.batch, config.train.length
+    with torch.random.fork_rng(devices=[]), skip_init():
+        network = model_type(config.kind)(config.model, data.vocabulary.tokens)
+    longest = data.training(0, 1, exact=True)
+    size = batch, longest.source.shape[1], longest.target.shape[1]
+    needed = 16 * sum(weight.numel() for weight in network.parameters())
+    needed += KEPT * network.memory_needed(*size) + 3 * BYTES_PER_DIGIT * batch * length
+    what = f"a step of {batch} samples of {length} {data.task.unit} with this model needs"
+    refuse("batch", batch, needed, what)
 
 
 def _try_plugins(config: RunConfig, data: Data) -> None:

@@ -292,6 +292,7 @@ class Trainer:
             "seconds": self.seconds,
             "history": self.history,
             "ending": self.ending.state() if self.ending is not None else {},
+            "tensors": sorted(tensors),
         }
         self.run.save_checkpoint(tensors, state)
         self.saved = self.step
@@ -312,6 +313,8 @@ class Trainer:
             else:
                 parts.setdefault(part, {})[rest] = value
         try:
+            if missing := {*state["tensors"]} - {*tensors}:
+                raise KeyError(min(missing))  # torch takes an optimiser's state without it
             with torch.no_grad():
                 for name, value in self._weights().items():
                     value.copy_(parts["model"][name])
