@@ -324,6 +324,15 @@ def test_the_command_lists_its_jobs_and_refuses_what_cannot_be(abc, sweep_file, 
     assert not list(tmp_path.rglob("config.json"))
 
 
+def test_jobs_that_differ_in_their_seeds_are_checked_once(sweep_file, monkeypatch):
+    checked = []
+    check = Job.check
+    monkeypatch.setattr(Job, "check", lambda job: (checked.append(job), check(job)))
+    text = "[sweep]\ntasks = ['successor', 'parity']\nseeds = 15\ncalibrate = true"
+    assert len(read_sweep(sweep_file(text))) == 30
+    assert len(checked) == 2
+
+
 def test_a_worker_that_is_killed_is_named_by_its_signal(tmp_path):
     def kill(progress, _):
         for process in psutil.Process().children():
