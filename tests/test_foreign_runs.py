@@ -202,6 +202,8 @@ WRONG = [*sums()[:7], (sums()[7][0], "1"), sums()[8], (sums()[9][0], "99"), *sum
         (WRONG, "+,=", f"2 of the {len(WRONG)} pairs in p.jsonl are wrong"),
         (WRONG, "+,=", f"the first is pair 8, '{WRONG[7][0]}' with '1'"),
         ([*reversals(3), ("12=", "12"), ("34=", "43"), ("12=", "21")], "=", "contradict"),
+        ([(a, b + " " * (i % 2)) for i, (a, b) in enumerate(sums())], "+,=", "end in spaces"),
+        ([(a, " " * (i % 2) + b) for i, (a, b) in enumerate(sums())], "+,=", "begin with spaces"),
         ([(a, f"{b}</s>") for a, b in reversals(3)], "=", "'</s>' stands in a text of the pairs"),
         ([(f"<s>{a}", b) for a, b in reversals(3)], "=", "'<s>' stands in a text of the pairs"),
         ([(f"{a}=", f"{a}"[::-1]) for a in range(100, 400)], "=", "all sources are 3 wide"),

@@ -25,7 +25,7 @@ from abc_calib.runs import Run
 from abc_calib.stages import running
 from abc_calib.stages.making import planned
 from abc_calib.training import trainer as training
-from abc_calib.training.trainer import Trainer
+from abc_calib.training.trainer import Progress, Trainer
 
 LINES = LineBias(
     {
@@ -219,6 +219,21 @@ def test_retrainings_of_rows_cool_down_where_a_rule_has_few_steps(task, base, st
     first = planned(task, base=base)
     assert plan_calibration(first).train.cooldown == steps
     assert plan_calibration(first, cooldown=7).train.cooldown == 7
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "said"),
+    [([0, 0, 0, 0], True), ([0, 40, 60, 61], False), ([50, 60, 60, 60.5], True), ([99] * 4, False)],
+)
+def test_a_training_that_stands_still_is_told_at_half_of_its_steps(accuracies, said):
+    history = [
+        {"step": 100 * n, "validation_accuracy": right} for n, right in enumerate(accuracies, 1)
+    ]
+    told = [
+        running.stands_still(history[:n], Progress(100 * n, 800, 0.0, 0.0, 0.0))
+        for n in range(1, 5)
+    ]
+    assert told == [False, False, False, said]
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ def calibrate(
         is_last = is_chosen or config == wider
         calibration = _find_lines(vanilla, model, config, force, retrain, on_check)
         if is_last or not calibration.checks or calibration.weights or not config.train.stop_early:
-            config = config.model_copy(update={"parent": str(vanilla.path)})
-            calibrated = Run.create(config, out, calibration.write)
-            on_lines(calibrated, calibration)
+            calibrated = _calibrated(vanilla, config, calibration, out, on_lines)
             if not retrain or _is_right(train_run(calibrated, work)) or is_last:
                 return calibrated
             calibrated.path.rename(f"{calibrated.path}-narrow")
@@ -93,6 +91,20 @@ def _find_lines(
         # a trial has no positions, and nothing that trains to its end goes on from it
         return replace(calibration, weights=None)
     return calibration
+
+
+def _calibrated(
+    vanilla: Run,
+    config: RunConfig,
+    calibration: Calibration,
+    out: Path | str | None,
+    on_lines: Callable[[Run, Calibration], None],
+) -> Run:
+    """A new run with the lines, not yet trained."""
+    config = config.model_copy(update={"parent": str(vanilla.path)})
+    run = Run.create(config, out, calibration.write)
+    on_lines(run, calibration)
+    return run
 
 
 def _is_right(run: Run) -> bool:

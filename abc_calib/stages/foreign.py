@@ -96,8 +96,17 @@ def described(data: Path | str, delimiters: str, task: str = "") -> dict[str, An
     """The options of the task that a file of pairs is, its rule found; wrong pairs are refused."""
     path = Path(data).resolve()
     pairs, sha256 = read_pairs(path)
+    both = [*zip(pairs.source, pairs.target, strict=True)]
+    aligned = len({(len(a), len(b)) for a, b in both}) == len({*map(len, pairs.source)})
+    for where, strip in (("end in", str.rstrip), ("begin with", str.lstrip))[: 2 - aligned]:
+        spaced = sum(target != strip(target) for target in pairs.target)
+        if 0 < spaced < len(pairs):
+            raise UsageError(
+                f"{spaced} of {len(pairs)} targets in {path.name} {where} spaces, and nothing "
+                "tells which: write all alike"
+            )
     targets: dict[str, str] = {}
-    for source, target in zip(pairs.source, pairs.target, strict=True):
+    for source, target in both:
         if targets.setdefault(source, target) != target:
             raise UsageError(
                 f"pairs in {path.name} contradict each other: {source!r} has the targets "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from abc_calib.calibration.pipeline import Deciding
-from abc_calib.errors import AbcError, UsageError
+from abc_calib.errors import AbcError, AbcWarning, UsageError
 from abc_calib.files import locked
 from abc_calib.nn.base import Model, resolve_device
 from abc_calib.nn.build import build_model
@@ -17,6 +19,7 @@ from abc_calib.runs import Run
 from abc_calib.runs.records import CALIBRATION
 from abc_calib.stages.judging import AnyRun, ignore
 from abc_calib.tracking import Track, tracked, tracker_of
+from abc_calib.training.step import NEARLY
 from abc_calib.training.trainer import Callback, Progress, Trainer
 
 
@@ -57,6 +60,14 @@ weights are trained and whose optimiser is new."""
 REPAIRING = 0.25
 """Part of the learning rate of a repair, which goes on from a trained model."""
 REPAIR = {"steps": 8000, "validate_every": 50, "schedule": "cosine", "stop_early": True}
+
+SOME, WON = 4, 1.0
+"""Validations that say something, and progress, in percent of the held-out problems."""
+STANDING = (
+    "half of the steps are done, and the last half of them won nothing on held-out problems. It "
+    "may not get there: stop it (Ctrl-C), and try another --seed, a lower --learning-rate, or a "
+    "larger --width"
+)
 
 
 def trainer_of(run: Run, device: str) -> Trainer:
@@ -131,11 +142,28 @@ def train_run(run: Run, work: Work) -> Run:
                 work.on_step(step)
                 if step.accuracy is not None:
                     follow(trainer.history)
+                    if trainer.options.early_stop_at and stands_still(trainer.history, step):
+                        warnings.warn(f"{run}: {STANDING}", AbcWarning, stacklevel=2)
 
             trainer.train(on_each)
             follow(trainer.history)
     run.make_latest()
     return run
+
+
+def stands_still(history: Sequence[Mapping[str, Any]], step: Progress) -> bool:
+    """Whether this is the first validation in the second half, and the second quarter won nothing.
+
+    A model that is nearly right is not meant.
+    """
+    half = step.steps / 2
+    if len(history) < SOME or not history[-1]["step"] >= half > history[-2]["step"]:
+        return False
+    quarters: tuple[list[float], list[float]] = [0.0], [0.0]
+    for entry in history:
+        quarters[entry["step"] > half / 2].append(entry["validation_accuracy"])
+    first, second = map(max, quarters)
+    return second < min(first + WON, 100 * NEARLY)
 
 
 def resume(run: AnyRun = None, **work: Any) -> Run:
