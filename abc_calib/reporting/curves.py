@@ -8,10 +8,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from abc_calib.errors import UsageError
@@ -83,7 +81,7 @@ def accuracy_curve(
     series: Mapping[str, Sequence[Point]],
     *,
     title: str,
-    train_length: int | None,
+    train_length: int,
     unit: str = "digits of an operand",
     measure: str = "exact match (%)",
     single: Mapping[str, Sequence[Sequence[tuple[int, float]]]] | None = None,
@@ -94,21 +92,20 @@ def accuracy_curve(
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals, none where all problems were
     tested; or, with ``single``, thin: the curve of each seed, by series. Dotted: ``train_length``,
-    where interpolation ends. ``top``: the series that matter, drawn thicker. Of equal curves
-    the earlier has larger markers. ``width``: in inches.
+    where interpolation ends. ``top``: the series that matter, drawn thicker. Each curve is named
+    where it ends; of equal ones the earlier has larger markers. ``width``:
+    in inches.
     """
-    for name in [name for name, points in series.items() if not points]:
-        raise UsageError(f"there are no accuracies of {name} to draw: run abc eval first")
+    empty = [name for name, points in series.items() if not points]
+    if empty or not series:
+        of = f" of {empty[0]}" if empty else ""
+        raise UsageError(f"there are no accuracies{of} to draw: run abc eval first")
     lengths = sorted({point[0] for points in series.values() for point in points})
-    names = {name: wrapped(name, 0.25 * width) for name in series}
-    lines = sum(text.count("\n") + 1 for text in names.values())
-    figure = new_figure(width, max(2.3, 0.7 + LINE * lines))
+    names = [wrapped(name, 0.3 * width) for name in series]
+    figure = new_figure(width, max(2.3, 0.7 + LINE * sum(name.count("\n") + 1 for name in names)))
     axes = figure.add_subplot()
-    notes = []
-    if train_length is not None:
-        axes.axvline(train_length, color="0.35", linewidth=0.9, linestyle=":")
-        notes.append(f"dotted: training length {train_length}")
-    look, curves = looks(list(series)), list[Line2D]()
+    axes.axvline(train_length, color="0.35", linewidth=0.9, linestyle=":")
+    look = looks(list(series))
     for number, (name, points) in enumerate(series.items()):
         for seed in (single or {}).get(name, ()):
             x, y = zip(*sorted(seed), strict=True)
@@ -118,23 +115,44 @@ def accuracy_curve(
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
         style = look[name].style(name in top)
         style["markersize"] = 3.6 + 2.4 * (1 - number / len(series))
-        curves += axes.plot(x, y, label=names[name], **style)
+        axes.plot(x, y, label=name, **style)
     axes.set_title(title)
+    note = f"dotted: training length {train_length}"
     if single is None and any(low < high for points in series.values() for *_, low, high in points):
-        notes.append("shaded: 95 % intervals")
-    note = wrapped(f"({'; '.join(notes)})", 0.6 * width, LABEL_SIZE)
-    axes.set_xlabel(f"{unit}\n{note}" if notes else unit, linespacing=1.4)
+        note += "; shaded: 95 % intervals"
+    note = wrapped(note, 0.6 * width, LABEL_SIZE)
+    axes.set_xlabel(f"{unit}\n({note})", linespacing=1.4)
     axes.set_ylabel(measure)
     _scale(axes, lengths, _named(lengths, train_length, 0.55 * width), "%" in measure)
-    _legend(figure, curves)
+    styles = [look[name].style(name in top) for name in series]
+    _name(axes, names, styles, [max(points)[1] for points in series.values()])
     return figure
 
 
-def _legend(figure: Figure, curves: Sequence[Line2D]) -> None:
-    """Name curves at the right in their colours, the one that ends highest first."""
-    order = sorted(curves, key=lambda curve: -float(np.asarray(curve.get_ydata())[-1]))
-    colours: Any = [curve.get_color() for curve in order]
-    figure.legend(handles=order, loc="outside right center", labelcolor=colours, markerscale=0.8)
+def _name(
+    axes: Axes, names: Sequence[str], styles: Sequence[dict[str, Any]], ends: Sequence[float]
+) -> None:
+    """Write the name of each curve at the right, near its end, with a piece of the curve."""
+    low, high = axes.get_ylim()
+    inches = axes.get_figure().get_figheight() - 0.7  # type: ignore[union-attr]
+    heights = [LINE * (name.count("\n") + 1) / inches for name in names]
+    order = sorted(range(len(names)), key=lambda k: -ends[k])
+    at, room = [(end - low) / (high - low) for end in ends], 1.0
+    for k in order:
+        at[k] = min(at[k], room - heights[k] / 2)
+        room = at[k] - heights[k] / 2
+    room = 0.0
+    for k in reversed(order):  # those that were pushed out below
+        at[k] = max(at[k], room + heights[k] / 2)
+        room = at[k] + heights[k] / 2
+    for y, name, style in zip(at, names, styles, strict=True):
+        axes.plot(
+            [1.03, 1.12], [y, y], transform=axes.transAxes, markersize=4, markevery=[1], **style
+        )
+        axes.text(
+            1.16, y, name, color=style["color"], fontsize=SMALL, va="center",
+            linespacing=1.0, transform=axes.transAxes,
+        )  # fmt: skip
 
 
 def _scale(axes: Axes, lengths: Sequence[int], named: Sequence[int], percent: bool) -> None:
@@ -150,7 +168,7 @@ def _scale(axes: Axes, lengths: Sequence[int], named: Sequence[int], percent: bo
     plain_axes(axes)
 
 
-def _named(lengths: Sequence[int], first: int | None, inches: float) -> list[int]:
+def _named(lengths: Sequence[int], first: int, inches: float) -> list[int]:
     """The lengths to name on an axis: the ends, ``first``, and round ones with room around them."""
 
     def rank(length: int) -> tuple[bool, bool, int, int]:
@@ -166,3 +184,22 @@ def _named(lengths: Sequence[int], first: int | None, inches: float) -> list[int
         ):
             named.append(x)
     return sorted(named)
+
+
+@styled
+def history_curve(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
+    """Held-out accuracy in percent against the step of each training, by name."""
+    figure = new_figure(COLUMN_WIDTH, 2.1)
+    axes, look = figure.add_subplot(), looks(list(histories))
+    for name, history in histories.items():
+        steps = [entry["step"] for entry in history]
+        accuracy = [entry["validation_accuracy"] for entry in history]
+        axes.plot(steps, accuracy, markersize=4, **look[name].style(False))
+    axes.set_xlabel("step")
+    axes.set_ylabel("held-out accuracy (%)")
+    axes.set_ylim(-4, 104)
+    plain_axes(axes)
+    ends = [history[-1]["validation_accuracy"] for history in histories.values()]
+    texts = [wrapped(name, 0.3 * COLUMN_WIDTH) for name in histories]
+    _name(axes, texts, [look[name].style(False) for name in histories], ends)
+    return figure

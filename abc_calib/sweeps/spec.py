@@ -8,6 +8,7 @@ all, ``[grid]`` values of options, every one with every other, and each ``[[jobs
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from collections import Counter
@@ -104,7 +105,7 @@ def read_sweep(path: Path) -> list[Job]:
         raise UsageError(f"{path} cannot be read as TOML ({error}): mend it") from None
     try:
         jobs = [*expand(build(SweepFile, **data))]
-        for job in jobs:
+        for job in {_without_seed(job): job for job in jobs}.values():
             job.check()
         key, count = Counter(job.key for job in jobs).most_common(1)[0]
         if count > 1:
@@ -112,6 +113,13 @@ def read_sweep(path: Path) -> list[Job]:
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     return sorted(jobs, key=lambda job: (job.parent or job).config.train.seed)
+
+
+def _without_seed(job: Job) -> str:
+    """A job as text, but for its seed: those that differ in it alone are possible, or none is."""
+    chosen = job.config.chosen
+    chosen["train"]["seed"] = 0
+    return json.dumps([chosen, [test.model_dump() for test in job.tests]], sort_keys=True)
 
 
 def expand(file: SweepFile) -> Iterator[Job]:

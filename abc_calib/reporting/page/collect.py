@@ -15,7 +15,7 @@ from abc_calib.evaluation.exact import matches
 from abc_calib.evaluation.predict import answered
 from abc_calib.nn.base import Model
 from abc_calib.proof.certificate import FILE, Certificate
-from abc_calib.reporting.curves import Point, accuracy_curve
+from abc_calib.reporting.curves import history_curve
 from abc_calib.reporting.of_runs import about, accuracy, parent_of, verdict
 from abc_calib.reporting.page.commands import commands
 from abc_calib.reporting.page.heads import heads_of
@@ -24,6 +24,11 @@ from abc_calib.runs import Run
 from abc_calib.runs.run import STAGES
 from abc_calib.text import grouped
 
+FITS = {
+    "nnls": "non-negative least squares",
+    "rows": "non-negative least squares, by kind of row",
+    "mean": "means along lines, as in the paper",
+}
 KINDS = ("abc_transformer", "abc_decoder")
 """The kinds of models that the page's JavaScript computes."""
 SHAPE = ("d_model", "heads", "encoder_layers", "decoder_layers")
@@ -113,7 +118,7 @@ def facts(run: Run, parameters: int) -> list[tuple[str, str]]:
         ]
     if config.calibration is not None:
         rows += [
-            ("Lines found by", config.calibration.fit),
+            ("Lines found by", FITS.get(config.calibration.fit, config.calibration.fit)),
             ("Lines", run.bias().summary),
         ]
     return rows
@@ -121,15 +126,12 @@ def facts(run: Run, parameters: int) -> list[tuple[str, str]]:
 
 def history_chart(runs: Sequence[Run]) -> str:
     """Draw held-out accuracy by step; empty where there is nothing to draw."""
-    series: dict[str, list[Point]] = {}
+    histories: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
-        for entry in run.history():
-            if (right := entry["validation_accuracy"]) is not None:
-                points = series.setdefault(STAGES[run.config.stage], [])
-                points.append((entry["step"], right, right, right))
-    look: dict[str, Any] = {"title": "", "unit": "step", "measure": "held-out accuracy (%)"}
+        points = [entry for entry in run.history() if entry["validation_accuracy"] is not None]
+        histories |= {STAGES[run.config.stage]: points} if points else {}
     with font("sans"):
-        return as_svg(accuracy_curve(series, train_length=None, **look)) if series else ""
+        return as_svg(history_curve(histories)) if histories else ""
 
 
 def embedded(model: Model) -> dict[str, Any]:
