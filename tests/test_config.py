@@ -178,7 +178,6 @@ def test_results_show_themselves_in_a_notebook():
 
     bias = LineBias({"cross": (((Line("anti", 1, 2),), ()),)})
     assert repr(bias) == "LineBias(cross: 1 line (1 different) in 2 heads)"
-    assert "<td>anti +2 segment 1</td>" in bias._repr_html_()
     found = Certificate("refuted", "3 < 4 windows", "addition", 10, 6, "none", "")
     found.counterexamples = [{"problem": "1+1", "answer": "3", "right": "2"}]
     assert repr(found) == "Certificate(refuted: addition in base 10, 3 < 4 windows)"

@@ -69,10 +69,10 @@ def test_what_a_run_saves_comes_back_through_the_auto_class(build, tmp_path, sha
     with torch.no_grad():
         same(loaded(source, source != 14, target).logits, model(source, target))
     few = source[:3]
-    face, expected = hub.wrapped(model), model.decode(few, 9).ids
-    assert torch.equal(generated(face, few, 9), expected)
+    expected = model.decode(few, 9).ids
+    assert torch.equal(generated(loaded, few, 9), expected)
     covered, mask = few.masked_fill(few == 14, 5), (few != 14).long()
-    assert torch.equal(generated(face, covered, 9, attention_mask=mask), expected)
+    assert torch.equal(generated(loaded, covered, 9, attention_mask=mask), expected)
 
 
 def same(one: Tensor, other: Tensor) -> None:
@@ -179,7 +179,7 @@ def test_a_run_writes_what_save_pretrained_writes(build, tmp_path, kind):
     """The configuration but for its version, the same weights, the same ids for ``generate``."""
     model = build({"encoder_layers": 1}, "lines") if kind == "transformer" else model_of()
     ours = saved(model, tmp_path)
-    hub.wrapped(model).save_pretrained(tmp_path / "theirs")
+    hub.load(ours).save_pretrained(tmp_path / "theirs")
     one, two = (
         json.loads((folder / "config.json").read_text()) for folder in (ours, tmp_path / "theirs")
     )
@@ -196,36 +196,23 @@ def test_a_run_writes_what_save_pretrained_writes(build, tmp_path, kind):
 # A face and its model
 
 
-def test_a_face_shares_its_weights_with_its_network(build):
+def test_a_face_shares_its_weights_with_its_network(build, tmp_path):
     """Every weight is there once; a change of either is a change of both."""
     model = build({"encoder_layers": 1}, "none")
-    face = hub.wrapped(model)
+    face = hub.load(saved(model, tmp_path))
     assert isinstance(face, PreTrainedModel)
     assert face.embed is face.network.embed and face.get_input_embeddings() is face.embed
     assert len(list(face.parameters())) == len(list(model.parameters()))
-    assert face.network.embed.weight is not model.embed.weight  # a copy of the model
+    assert face.network.embed.weight is not model.embed.weight
     with torch.no_grad():
         face.embed.weight.zero_()
         assert not face.network.embed.weight.any() and model.embed.weight.any()
 
 
-def test_lines_that_are_set_on_a_face_are_saved_with_it(build, tmp_path):
-    face = hub.wrapped(build({}, "none"))
-    before = face(SOURCE, labels=TARGET).logits
-    lines = build({}, "lines", seed=5).lines
-    face.set_lines(lines)
-    assert not torch.allclose(face(SOURCE, labels=TARGET).logits, before)
-    face.save_pretrained(tmp_path)
-    assert hub.load(tmp_path).network.lines == lines
-    face.set_lines(None)
-    assert face.config.line_bias is None
-    assert torch.equal(face(SOURCE, labels=TARGET).logits, before)
-
-
-def test_labels_give_the_loss(build):
+def test_labels_give_the_loss(build, tmp_path):
     """With -100 or the padding where nothing counts."""
     model = build({}, "none")
-    face = hub.wrapped(model)
+    face = hub.load(saved(model, tmp_path))
     found = face(SOURCE, SOURCE != 14, labels=TARGET)
     torch.testing.assert_close(found.loss, model.loss(SOURCE, TARGET))
     assert torch.equal(found.logits, model(SOURCE, TARGET))
@@ -234,9 +221,9 @@ def test_labels_give_the_loss(build):
 
 
 @torch.no_grad()
-def test_attentions_are_those_of_the_model(build):
+def test_attentions_are_those_of_the_model(build, tmp_path):
     model, source = build({"encoder_layers": 1}, "some transparent", seed=7), additions()
-    face, target = hub.wrapped(model), torch.full((7, 5), 3)
+    face, target = hub.load(saved(model, tmp_path)), torch.full((7, 5), 3)
     plain = face(source, source != 14, target)
     assert plain.decoder_attentions is plain.cross_attentions is plain.encoder_attentions is None
     seen = face(source, source != 14, target, output_attentions=True)
@@ -260,8 +247,8 @@ def test_generate_goes_on_to_the_end(tiny):
     assert run.data.read(symbols) == abc.predict(run, "9" * 70).answer
 
 
-def test_another_way_of_decoding_is_refused(make_model):
-    face = hub.wrapped(make_model())
+def test_another_way_of_decoding_is_refused(make_model, tmp_path):
+    face = hub.load(saved(make_model(), tmp_path))
     for name, value in {"num_beams": 3, "do_sample": True, "top_k": 5}.items():
         with pytest.raises(UsageError, match=f"{name}=.*: this model decodes greedily"):
             face.generate(SOURCE, **{name: value})
@@ -280,20 +267,23 @@ def test_another_way_of_decoding_is_refused(make_model):
             face.generate(source)
 
 
-def test_an_output_without_an_end_is_an_error(monkeypatch):
+def test_an_output_without_an_end_is_an_error(monkeypatch, tmp_path):
     """It is not cut in silence, unless the number of tokens is given."""
     model, data = drawn(0)
     monkeypatch.setattr(hub, "ENDLESS", 64)
     with torch.no_grad():
         model.head.bias[model.eos] = -1e4
-    face, source = hub.wrapped(model), data.lay_out(data.training(0, 1).problems).source
+    face, source = (
+        hub.load(saved(model, tmp_path)),
+        data.lay_out(data.training(0, 1).problems).source,
+    )
     assert face.generate(source, max_new_tokens=5).shape == (1, 6)
     with pytest.raises(AbcError, match="no end within 64 tokens: give max_new_tokens"):
         face.generate(source)
 
 
-def test_padding_before_a_token_is_refused(build):
-    face, source = hub.wrapped(build({}, "none")), additions()[:2]
+def test_padding_before_a_token_is_refused(build, tmp_path):
+    face, source = hub.load(saved(build({}, "none"), tmp_path)), additions()[:2]
     labels, hole = source[:, 1:5].clamp(max=9), torch.ones_like(source)
     hole[:, 2] = 0
     with pytest.raises(UsageError, match="padding before a token of input_ids: put it behind"):

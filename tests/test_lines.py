@@ -87,7 +87,6 @@ def test_labels_tell_lines_apart():
     assert Line("anti", CORNER, 3).label("cross") == "anti +3 corner"
     assert Line("vert", 2, 0).label("encoder") == "vert +0 segment 2"
     assert Line("diag", 2, 0).label("self") == "diag +0 row -2"
-    assert (Line("anti", CORNER, 3).anchor, Line("anti", 0, 3).anchor) == ("corner", "segment")
     assert some_bias().transparent() == [("cross", 1, 0), ("self", 0, 1)]
 
 

@@ -21,6 +21,7 @@ from abc_calib.data import Batch
 from abc_calib.errors import AbcError
 from abc_calib.evaluation import Evaluator
 from abc_calib.geometry import Line, LineBias
+from abc_calib.nn import evaluator
 from abc_calib.nn.base import in_float64
 from abc_calib.nn.transformer import rows, windows
 from abc_calib.nn.transformer.model import Transformer
@@ -106,7 +107,6 @@ def test_a_table_that_does_not_fit_or_pay_is_given_up(monkeypatch, limit):
     model, data = narrow(1), digit_data()
     small = {"MOST_BYTES": 2**19, "NUMBER": 8, "TRIED": 64}[limit]
     monkeypatch.setattr(rows if limit == "NUMBER" else windows, limit, small)
-    monkeypatch.setattr(windows, "ROWS_AT_ONCE", 128)
     batch = data.test(20, 30)
     frozen: Any = Evaluator(model)
     compare(model, frozen, batch)
@@ -178,7 +178,7 @@ def test_dense_never_looks_up(tiny, monkeypatch):
         return [*(one["correct"].tolist() for one in rows), found["wrong"].tolist()]
 
     once = judged()
-    monkeypatch.setattr(windows, "Windows", refuse)
+    monkeypatch.setattr(evaluator, "Windows", refuse)
     assert judged(dense=True) == once
 
 

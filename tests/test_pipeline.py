@@ -34,7 +34,7 @@ from abc_calib.config import MODEL_OPTIONS, CalibrationOptions
 from abc_calib.data import DigitData
 from abc_calib.errors import AbcError, UsageError
 from abc_calib.evaluation.exact import exact_matches, greedy_matches
-from abc_calib.geometry import DIRECTIONS, Line, LineBias
+from abc_calib.geometry import CORNER, DIRECTIONS, Line, LineBias
 from abc_calib.nn.build import build_model
 from abc_calib.runs import Run
 
@@ -408,21 +408,6 @@ def test_the_average_is_the_mean_over_samples(model_for, chunks_of_three):
         torch.testing.assert_close(torch.from_numpy(average[site]), expected)
 
 
-@torch.no_grad()
-def test_raw_attention_is_the_scores_before_softmax_where_a_query_may_look(model_for):
-    data = digit_data()
-    model = model_for(data, encoder_layers=1)
-    batch = data.training(0, 9)
-    weights = model.attention(batch.source, batch.target).weights
-    for site, layers in model.attention(batch.source, batch.target, raw=True).weights.items():
-        for scores, weight in zip(layers, weights[site], strict=True):
-            assert (scores.isnan() == (weight == 0)).all()
-            again = scores.nan_to_num(nan=-torch.inf).softmax(-1)
-            torch.testing.assert_close(again, weight)
-            assert float(scores.nan_to_num().min()) < 0  # and no logarithms of weights
-            assert float(scores.nan_to_num().max()) > 0
-
-
 def test_sums_and_directions_by_site_reach_the_lines(vanilla, model, find):
     """The bias of a calibration by sums is that of ``extend_bias``, head by head."""
     by_site = {"encoder": 1.0, "self": 0.5, "cross": 2.0}
@@ -539,8 +524,8 @@ def test_a_head_behind_a_penalty_still_sees_the_other_keys(find, make_model):
 
 def test_nnls_counts_from_delimiters_and_closes_what_mean_leaves_open_at_the_corners(find):
     found = {fit: find(fit=fit, sites=("cross",), layer="own").bias for fit in ("nnls", "mean")}
-    assert {line.anchor for line in found["nnls"].every()} == {"segment"}
-    assert {line.anchor for line in found["mean"].every()} == {"corner"}
+    assert CORNER not in {line.segment for line in found["nnls"].every()}
+    assert {line.segment for line in found["mean"].every()} == {CORNER}
     assert {line.value for line in found["nnls"].every()} == {0.0}
     assert min(line.value for line in found["mean"].every()) < 0
     open_, closed = find(fit="mean", threshold=9.0), find(fit="nnls", threshold=1.0)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from abc_calib.geometry import Line, LineBias
 from abc_calib.nn.attend import MANY, MASKED, SHORT, attend, opened
-from abc_calib.nn.positions import SCHEMES
+from abc_calib.nn.positions import SCHEMES, Scheme
 from abc_calib.nn.positions.absolute import waves
 from abc_calib.nn.transformer.attention import GATHER_FROM, Cache
 from abc_calib.nn.transformer.model import Transformer
@@ -32,7 +32,7 @@ SCHEMED = [
     for name in (*SCHEMES, "rpe:clip=3")
     if name not in ("sinusoidal", "none")  # in PLAIN
     for biased, end in (("none", ""), ("some transparent", "-lines"))
-    if biased != "none" or SCHEMES[name.partition(":")[0]].has_score_bias
+    if biased != "none" or SCHEMES[name.partition(":")[0]].score_bias is not Scheme.score_bias
 ]
 MODIFIED = [
     pytest.param({"encoder_layers": 1, "scheme": name, "cyclic": 3}, biased, id=f"cyclic-{name}")

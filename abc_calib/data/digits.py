@@ -242,18 +242,19 @@ class DigitData(Data):
 
         ``usage``: for messages. ``last``: the answer is the token written last alone, as of parity.
         """
-        task, at_one, at_two = self.task, self.task.widths(1), self.task.widths(2)
         if self.hints or self.aligned:
             return None
-        return {
-            "notation": task.notation,
-            "digits": task.symbols[: task.base],
-            "operator": task.operator,
-            "widths": [None if a < b else a for a, b in zip(at_one, at_two, strict=True)],
-            "fixed": self.format.width,
-            "last": task.read("10") == "1",
-            "usage": task.usage,
-        }
+        widths = zip(self.task.widths(1), self.task.widths(2), strict=True)
+        return self._spelled(
+            widths=[None if a < b else a for a, b in widths],
+            fixed=self.format.width,
+            last=self.task.read("10") == "1",
+        )
+
+    def _spelled(self, **more: Any) -> dict[str, Any]:
+        names = ("notation", "operator", "usage")
+        digits = self.task.symbols[: self.task.base]
+        return {**{name: getattr(self.task, name) for name in names}, "digits": digits, **more}
 
     @property
     def no_window(self) -> str:
@@ -316,11 +317,4 @@ class RowData(DigitData):
 
     def spelling(self) -> dict[str, Any]:
         """As of other digits, but that operands keep their widths, and there may be any number."""
-        task = self.task
-        return {
-            "notation": task.notation,
-            "digits": task.symbols[: task.base],
-            "operator": task.operator,
-            "operands": task.count if task.count > 1 else None,
-            "usage": task.usage,
-        }
+        return self._spelled(operands=self.task.count if self.task.count > 1 else None)

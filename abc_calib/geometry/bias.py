@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,11 @@ class LineBias:
             for line in (line for layer in layers for head in layer for line in head):
                 check_line(line, site)
             self.sites[site] = tuple(
-                tuple(tuple(_as_added(line) for line in head) for head in layer) for layer in layers
+                tuple(
+                    tuple(replace(line, value=float(np.float32(line.value))) for line in head)
+                    for head in layer
+                )
+                for layer in layers
             )
 
     def heads(self, site: Site, layer: int) -> Heads | None:
@@ -111,15 +115,6 @@ class LineBias:
 
     def __repr__(self) -> str:
         return f"LineBias({self.summary})"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            f"<tr><td>{site}</td><td>{layer}</td><td>{head}</td>"
-            f"<td>{escape(', '.join(line.label(site) for line in lines))}</td></tr>"
-            for site, layer, head, lines in self.each()
-        ]
-        names = "".join(f"<th>{name}</th>" for name in ("site", "layer", "head", "lines"))
-        return f"<p>{escape(self.summary)}</p><table><tr>{names}</tr>{''.join(rows)}</table>"
 
     # As arrays
 
@@ -211,15 +206,8 @@ class LineBias:
     @classmethod
     def load(cls, path: Path | str) -> LineBias:
         """Read what ``save`` wrote; ``AbcError`` says what is wrong with the file."""
-        try:
-            check_regular(Path(path))
-            with safe_open(path, "numpy") as file:
-                metadata = file.metadata() or {}
-            return cls.from_dict(parse_json(metadata["lines"]))
-        except FileNotFoundError:
-            raise AbcError(f"no bias at {path}: run abc calibrate first") from None
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
+        with _opened(Path(path)) as file:
+            return cls.from_dict(parse_json((file.metadata() or {})["lines"]))
 
     def every(self) -> list[Line]:
         """The lines of all heads."""
@@ -233,28 +221,31 @@ class LineBias:
                     yield site, layer, head, lines
 
 
-def _as_added(line: Line) -> Line:
-    """The line with the value that a model adds, in single precision."""
-    value = float(np.float32(line.value))
-    return line if value == line.value else replace(line, value=value)
-
-
 def _as_dict(line: Line) -> dict[str, Any]:
     """The fields of a line; what is as usual is left out, as in files from before it was there."""
     usual = {"stride": 1, "beta": 0, "part_step": 0}
     return {name: value for name, value in asdict(line).items() if usual.get(name) != value}
 
 
-def stored(path: Path) -> dict[Site, np.ndarray]:
-    """The averaged attention that a calibration stored with its lines."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of lines; ``AbcError`` says what is wrong with it."""
     try:
         check_regular(path)
         with safe_open(path, "numpy") as file:
-            names = set(file.keys())
-            keys: dict[Site, str] = {site: f"attention.{site}" for site in SITES}
-            attention = {site: file.get_tensor(a) for site, a in keys.items() if a in names}
-    except (OSError, SafetensorError, ValueError) as error:
+            yield file
+    except FileNotFoundError:
+        raise AbcError(f"no bias at {path}: run abc calibrate first") from None
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise AbcError(f"{path} is not a bias file ({error}): calibrate again") from None
+
+
+def stored(path: Path) -> dict[Site, np.ndarray]:
+    """The averaged attention that a calibration stored with its lines."""
+    with _opened(path) as file:
+        keys: dict[Site, str] = {site: f"attention.{site}" for site in SITES}
+        names = set(file.keys())
+        attention = {site: file.get_tensor(key) for site, key in keys.items() if key in names}
     if not attention:
         raise AbcError(f"{path} holds no averaged attention: calibrate again")
     return attention

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -171,20 +172,14 @@ class AttentionView:
     keys: Coords
     causal: bool = False
     first: int = 0
-    _cache: dict[int | None, Tensor] = field(init=False, default_factory=dict, compare=False)
+    _cache: dict[int, Tensor] = field(init=False, default_factory=dict, compare=False)
 
-    @property
+    @cached_property
     def mask(self) -> Tensor:
         """Which keys exist for a query: ``(b, 1, i|1, j)`` bool (padding, causality)."""
-        if None not in self._cache:  # a cached_property has a lock, which torch.compile cannot take
-            keys = self.keys.position[:, None]
-            last = self.queries.position if self.causal else self.keys.length - 1
-            self._cache[None] = (keys <= last[..., None])[:, None]
-        return self._cache[None]
-
-    def index(self, key: Tensor) -> Tensor:
-        """Where keys, given by their positions, stand among those of all views."""
-        return key + self.first if self.first else key
+        keys = self.keys.position[:, None]
+        last = self.queries.position if self.causal else self.keys.length - 1
+        return (keys <= last[..., None])[:, None]
 
     def anchors(self, count: int) -> Tensor:
         """What lines are counted from, ``(b, i|1, a)``: see ``geometry.lines``.

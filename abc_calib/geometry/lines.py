@@ -96,10 +96,6 @@ class Line:
         """How many keys to the right the line is in the next row."""
         return {"diag": self.stride, "anti": -self.stride, "vert": 0}[self.direction]
 
-    @property
-    def anchor(self) -> str:
-        return "corner" if self.segment == CORNER else "segment"
-
     def label(self, site: Site) -> str:
         """A short name for tables, such as ``anti -1 segment 2``."""
         place = "corner" if self.segment == CORNER else f"segment {self.segment}"

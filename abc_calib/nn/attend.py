@@ -104,12 +104,7 @@ def picked(x: Tensor, index: Tensor) -> Tensor:
     if index.shape[2] == 1:
         return _copied(x, index)
     start = torch.arange(h, device=index.device)[:, None, None] * j
-    groups = b
-    if index.shape[0] > 1:
-        groups = 1
-        start = start + torch.arange(b, device=index.device)[:, None, None, None] * (h * j)
-    flat = (index + start).flatten()
-    return x.reshape(groups, -1, e).index_select(1, flat).view(b, *index.shape[1:], e)
+    return _selected(x.flatten(1, 2), index + start).view(b, *index.shape[1:], e)
 
 
 def one_key(values: Tensor, key: Tensor) -> Tensor:
@@ -118,16 +113,20 @@ def one_key(values: Tensor, key: Tensor) -> Tensor:
     Softmax over one key is 1, so there is nothing to compare. Values that were never turned from
     the shape ``(b, j, h, e)`` are not copied.
     """
-    b, h, j, e = values.shape
+    b, h, _, e = values.shape
     if key.shape[2] == 1:
         return _copied(values, key[..., None]).reshape(b, 1, h * e)
     index = key.transpose(1, 2) * h + torch.arange(h, device=key.device)
-    groups = b
-    if index.shape[0] > 1:
-        groups = 1
-        index = index + torch.arange(b, device=key.device)[:, None, None] * (j * h)
-    flat = values.transpose(1, 2).reshape(groups, -1, e).index_select(1, index.flatten())
-    return flat.view(b, key.shape[2], h * e)
+    return _selected(values.transpose(1, 2).flatten(1, 2), index).view(b, key.shape[2], h * e)
+
+
+def _selected(x: Tensor, index: Tensor) -> Tensor:
+    """``x (b, n, e)`` at ``index (b|1, ...)``, flat."""
+    groups = len(x)
+    if len(index) > 1:
+        groups, sample = 1, torch.arange(len(x), device=x.device) * x.shape[1]
+        index = index + sample.view(-1, *[1] * (index.dim() - 1))
+    return x.reshape(groups, -1, x.shape[2]).index_select(1, index.flatten())
 
 
 def _copied(x: Tensor, index: Tensor) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -10,9 +12,11 @@ from torch import Tensor
 from abc_calib.errors import AbcError
 from abc_calib.memory import lacking
 from abc_calib.nn.base import Decoded, Model, in_float64
-from abc_calib.nn.transformer.windows import Full, Windows, is_along_lines, table_of
+from abc_calib.nn.transformer.model import Transformer
+from abc_calib.nn.transformer.rows import Full
+from abc_calib.nn.transformer.windows import Windows, window_period
 
-BYTES_PER_TOKEN = 80
+BYTES_PER_TOKEN = 120
 """What looking up a token takes at its peak, with where it stands and the numbers of its states."""
 LOOKED_UP_AT_ONCE = 2**19
 """Tokens of sources and outputs that are looked up at once."""
@@ -28,11 +32,15 @@ class Evaluator:
     """
 
     def __init__(self, model: Model, dense: bool = False):
-        self.table = None if dense else table_of(model)
-        self.model: Model = model if self.table is None else self.table.model
-        if self.table is None and is_along_lines(model):
-            self.model = in_float64(model)  # in which it is certified
-        self._splits = self.table is not None  # as a table takes more at once than all layers may
+        self.model: Model = model
+        self.table: Windows | None = None
+        if not isinstance(model, Transformer) or isinstance(period := window_period(model), str):
+            return
+        self.model = in_float64(model)  # in which it is certified
+        if not dense and model.path == "auto":
+            with suppress(Full):
+                self.table = Windows(copy.deepcopy(self.model).cpu(), period)
+                self.model = self.table.model
 
     @property
     def device(self) -> torch.device:
@@ -62,7 +70,7 @@ class Evaluator:
 
         ``draft (b, t)`` is what may be written, and a matter of speed alone.
         """
-        if not self._splits:
+        if self.model.has_attender:
             return self.model.decode(source, steps, attention)
         draft = source[:, :0] if draft is None else draft
         ids = self._answer(
@@ -75,11 +83,11 @@ class Evaluator:
     def _answer(
         self,
         look_up: Callable[[Windows], Tensor],
-        compute: Callable[[Tensor | slice], Tensor],
+        compute: Callable[[Tensor], Tensor],
         source: Tensor,
         steps: int,
     ) -> Tensor:
-        """What the table says, or all layers compute of some rows at once.
+        """What the table says, or all layers compute of some rows at once: fewer than it takes.
 
         ``AbcError`` where the one way does not pay and the other does not fit the memory.
         """
@@ -94,10 +102,9 @@ class Evaluator:
                         f"{full}, too many to keep, and a source of {keys} tokens through all "
                         f"layers needs {shortage}: use a shorter one"
                     ) from None
-        if not self._splits or len(source) < 2:
-            return compute(slice(None))
         rows = torch.arange(len(source))
-        return torch.cat([compute(chunk) for chunk in self.chunks(rows, keys + steps)])
+        chunks = [*self.chunks(rows, keys + steps)] or [rows]
+        return torch.cat([compute(chunk) for chunk in chunks])
 
     def chunks(self, rows: Tensor, tokens: int) -> Iterator[Tensor]:
         """``rows`` of this many tokens, in chunks that are evaluated together."""

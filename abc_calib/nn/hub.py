@@ -14,11 +14,10 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedConfig, Pr
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
 from abc_calib.errors import AbcError, UsageError
-from abc_calib.geometry import LineBias
 from abc_calib.nn.base import Model
 from abc_calib.nn.build import MODELS
 from abc_calib.nn.evaluator import Evaluator
-from abc_calib.nn.saved import GENERATION, IDS, check_keys, hub_files, read_folder
+from abc_calib.nn.saved import IDS, check_keys, read_folder
 
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Options of ``generate`` that may have these values alone."""
@@ -96,11 +95,6 @@ class HubModel(PreTrainedModel):
 
     def get_input_embeddings(self) -> Any:
         return getattr(self.network, "embed", None)
-
-    def set_lines(self, lines: LineBias | None) -> None:
-        """Attend along these lines from now on; they are saved with the model."""
-        self.network.set_lines(lines)
-        self.config.line_bias = lines.to_dict() if lines is not None else None
 
     def _padded(self, ids: Tensor, mask: Tensor | None, what: str) -> Tensor:
         """Rows ``(b, n)`` with the pad id wherever a mask leaves tokens out.
@@ -182,15 +176,13 @@ class HubModel(PreTrainedModel):
                 )
         source = self._source(input_ids, attention_mask)
         evaluator, eos = Evaluator(self.network), self.network.eos
-        steps, most = FIRST_STEPS, ENDLESS
-        if max_new_tokens is not None:
-            steps = most = max_new_tokens
+        steps = FIRST_STEPS if max_new_tokens is None else max_new_tokens
         written = evaluator.decode(source, steps).ids
-        while steps < most and not bool(written.eq(eos).any(1).all()):
+        while max_new_tokens is None and not bool(written.eq(eos).any(1).all()):
+            if steps >= ENDLESS:
+                raise AbcError(f"an output has no end within {steps:,} tokens: give max_new_tokens")
             steps *= 8
             written = evaluator.decode(source, steps).ids
-        if max_new_tokens is None and not bool(written.eq(eos).any(1).all()):
-            raise AbcError(f"an output has no end within {steps:,} tokens: give max_new_tokens")
         longest = max([0, *(written.ne(self.network.pad).any(0).nonzero()[:, 0] + 1).tolist()])
         start = input_ids.new_full((len(input_ids), 1), self.network.sos)
         return torch.cat([start, written[:, :longest]], 1)
@@ -218,11 +210,3 @@ def load(folder: Path | str) -> HubModel:
     if described.get("model_type") not in FACES:
         raise AbcError(f"{folder} is not a model of this program: name another folder")
     return FACES[described["model_type"]].from_pretrained(folder)
-
-
-def wrapped(model: Model) -> HubModel:
-    """A copy of one of our models with its ``transformers`` face."""
-    face = FACES[model.hub_names[0]]
-    hub_model = face(face.config_class(**model.hub_config(), **hub_files(model)[GENERATION]))
-    hub_model.load_state_dict(model.state_dict())
-    return hub_model.train(model.training)

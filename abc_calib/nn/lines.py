@@ -20,7 +20,6 @@ from abc_calib.geometry.lines import (
     LAST,
     Formula,
     Heads,
-    Line,
     Site,
     formula,
     located,
@@ -29,6 +28,7 @@ from abc_calib.nn.attend import MASKED, Gathered
 
 NOWHERE = Formula(LAST, 0, 0, LAST, LAST, False)
 """Stands where a head has no line at a site, masked; it names a key that every cache holds."""
+LEAVES = Formula._fields.index("leaves")
 
 
 class LineGather:
@@ -53,11 +53,9 @@ class LineGather:
 
     def at(self, site: Site, device: torch.device) -> _Tensors:
         """The formulas of the lines at a site."""
-        tensors = self._tensors.get((site, device))
-        if tensors is None:
-            tensors = _build(self.heads[site], site, device)
-            self._tensors[site, device] = tensors
-        return tensors
+        if (site, device) not in self._tensors:
+            self._tensors[site, device] = _build(self.heads[site], site, device)
+        return self._tensors[site, device]
 
     def positions(self, view: AttentionView) -> tuple[Tensor, Tensor]:
         """The key of each line for each query, and whether the line has left the matrix there.
@@ -75,8 +73,6 @@ class LineGather:
         column = queries.position if view.site == "encoder" else queries.column
         origin, slope, shift, low, high, leaves, down, step = lines.formulas
         row = queries.row[:, None, :, None]
-        if lines.moves:
-            shift = shift + down * row
 
         def anchor(number: Tensor) -> Tensor:  # (h, 1, k) -> (b, h, i|1, k)
             if not lines.steps:
@@ -89,33 +85,32 @@ class LineGather:
 
         ends = anchor(low), anchor(high)
         column = column[:, None, :, None]
-        return located(anchor(origin), slope, shift, *ends, leaves, column)
+        return located(anchor(origin), slope, shift + down * row, *ends, leaves, column)
 
-    def biased(self, view: AttentionView) -> tuple[Tensor, Tensor]:
-        """The key of each line at one site and the bias on it, ``(b, h, i, k)`` each.
+    def biased(self, views: Sequence[AttentionView]) -> tuple[Tensor, Tensor]:
+        """The key of each line at all sites and the bias on it, ``(b, h, i, k)`` each.
 
         Without a key its bias is ``MASKED``.
         """
-        key, outside = self.positions(view)
-        value = self.at(view.site, key.device).value
-        return key, value[:, None].expand(key.shape).masked_fill(outside, MASKED)
-
-    def _beside(self, views: Sequence[AttentionView]) -> tuple[Tensor, Tensor]:
-        keys_and_biases = [self.biased(view) for view in views]
-        keys = [view.index(key) for view, (key, _) in zip(views, keys_and_biases, strict=True)]
-        return side_by_side(keys), side_by_side([bias for _, bias in keys_and_biases])
+        keys, biases = list[Tensor](), list[Tensor]()
+        for view in views:
+            key, outside = self.positions(view)
+            value = self.at(view.site, key.device).value[:, None]
+            keys.append(key + view.first if view.first else key)
+            biases.append(value.expand(key.shape).masked_fill(outside, MASKED))
+        return side_by_side(keys), side_by_side(biases)
 
     def gathered(self, views: Sequence[AttentionView]) -> Gathered:
         """The keys that each query looks at; only if every head is restricted.
 
         All but the highest of several lines that meet on one key are ``MASKED``.
         """
-        return mask_duplicate_keys(*self._beside(views))
+        return mask_duplicate_keys(*self.biased(views))
 
     def dense(self, views: Sequence[AttentionView]) -> Tensor:
         """The bias as a matrix over all keys, ``(b, h, i, j)``; transparent heads are 0."""
         keys = sum(view.keys.size for view in views)
-        matrix = self.scattered(*self._beside(views), keys)
+        matrix = self.scattered(*self.biased(views), keys)
         return matrix.masked_fill_(self.transparent(matrix.device), 0.0)
 
     def scattered(self, key: Tensor, bias: Tensor, keys: int) -> Tensor:
@@ -154,39 +149,31 @@ class _Tensors:
     ``value (h, k)``: of each line.
 
     A head with fewer lines than others is filled up with its last one again, which meets itself and
-    counts once; one without any with ``NOWHERE``, masked. ``there (h,)``: which heads have a line.
-    ``anchors``: how many the lines count from. ``moves``, ``steps``: does any line go on from row
-    to row of an output, by columns or by parts?
+    counts once; one without any with ``NOWHERE``, masked. ``has_lines (h,)``: which heads have one.
+    ``anchors``: how many the lines count from. ``steps``: does any line go on by parts, from row to
+    row of an output?
     """
 
     formulas: Sequence[Tensor]
     value: Tensor
     has_lines: Tensor
     anchors: int
-    moves: bool
     steps: bool
 
 
 def _build(heads: Heads, site: Site, device: torch.device) -> _Tensors:
-    most = max(1, *(len(head) for head in heads))
-    filled = [_filled(head, site, most) for head in heads]
-    numbers = torch.tensor([[f for f, _ in head] for head in filled], device=device).long()
-    fields = [column.contiguous() for column in numbers[:, None].unbind(-1)]
-    origin, slope, shift, low, high, leaves, down, step = fields
-    all_lines = [line for head in filled for line, _ in head]
+    most = max(1, *map(len, heads))
+    lines = [[(formula(line, site), line.value) for line in head] for head in heads]
+    lines = [head or [(NOWHERE, MASKED)] for head in lines]
+    filled = [pair for head in lines for pair in [*head, *[head[-1]] * (most - len(head))]]
+    formulas = [line_formula for line_formula, _ in filled]
+    numbers = torch.tensor(formulas, device=device).long().view(len(heads), 1, most, -1)
+    fields = [column.contiguous() for column in numbers.unbind(-1)]
+    fields[LEAVES] = fields[LEAVES].bool()
     return _Tensors(
-        (origin, slope, shift, low, high, leaves.bool(), down, step),
-        value=torch.tensor([[v for _, v in head] for head in filled], device=device).float(),
+        fields,
+        value=torch.tensor([value for _, value in filled], device=device).float().view(-1, most),
         has_lines=torch.tensor([len(head) > 0 for head in heads], device=device),
-        anchors=1 + max(max(line.origin, line.low, line.high) for line in all_lines),
-        moves=any(line.down for line in all_lines),
-        steps=any(line.step for line in all_lines),
+        anchors=1 + max(max(line.origin, line.low, line.high) for line in formulas),
+        steps=any(line.step for line in formulas),
     )
-
-
-def _filled(head: Sequence[Line], site: Site, most: int) -> list[tuple[Formula, float]]:
-    """The formulas of a head's lines and their values, as many as the head with ``most`` has."""
-    if not head:
-        return [(NOWHERE, MASKED)] * most
-    filled = [*head, *[head[-1]] * (most - len(head))]
-    return [(formula(line, site), line.value) for line in filled]

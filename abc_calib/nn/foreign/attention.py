@@ -205,7 +205,7 @@ class ModuleLines(LineGather):
 
     def gathered(self, views: Any) -> Gathered:
         """As of our own layers; in a stream the tokens of the source see themselves alone."""
-        key, bias = self._beside(views)
+        key, bias = self.biased(views)
         source = self.state.read()
         if not self.state.marks.prefix and any(view.site != "self" for view in views):
             assert source.start is not None  # nothing opens it: then what ends its first part

@@ -138,8 +138,7 @@ class LoadedFolder:
             rows = [row for row, count in enumerate(sizes) if count == size]
             for first in range(0, len(rows), most):
                 group = rows[first : first + most]
-                written = self._written([read[row] for row in group], steps)
-                outputs |= dict(zip(group, written, strict=True))
+                outputs |= zip(group, self._written([read[k] for k in group], steps), strict=True)
         return [outputs[row] for row in range(len(texts))]
 
     @torch.inference_mode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -38,20 +38,17 @@ class Scheme(nn.Module):
     options_type: type[Options] = Options
     #: whether it counts columns, by the coordinates that ``embed`` gets, and not positions
     by_columns = False
-    #: whether ``score_bias`` returns anything: so where a scheme defines it
-    has_score_bias = False
     #: a scheme of one's own has one of these methods at least
     either: ClassVar[tuple[str, ...]] = ("embed", "rotate", "score_bias", "renumber")
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """Note whether a scheme writes ``score_bias``, unless it says so itself."""
-        super().__init_subclass__(**keywords)
-        if "score_bias" in vars(cls) and "has_score_bias" not in vars(cls):
-            cls.has_score_bias = True
 
     def __init__(self, shape: Shape, options: Options):
         super().__init__()
         self.shape = shape
+
+    @property
+    def has_score_bias(self) -> bool:
+        """Does it add to the scores?"""
+        return type(self).score_bias is not Scheme.score_bias
 
     def reset_parameters(self) -> None:
         """Fill the learned parameters, if there are any."""

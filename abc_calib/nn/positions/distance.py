@@ -7,7 +7,7 @@ import math
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from abc_calib.config import Options
@@ -66,15 +66,8 @@ def bucket(offsets: Tensor, both_sides: bool, buckets: int, distance: int) -> Te
 class T5Options(Options):
     """``buckets`` in all, and the ``distance`` from which on keys share the last one."""
 
-    buckets: int = Field(32, ge=4)
+    buckets: int = Field(32, ge=4, multiple_of=2)
     distance: int = Field(128, ge=1)
-
-    @field_validator("buckets")
-    @classmethod
-    def _half_on_each_side(cls, buckets: int) -> int:
-        if buckets % 2:
-            raise ValueError("give a multiple of 2, 4 or more")
-        return buckets
 
 
 class T5(Scheme):

@@ -86,40 +86,17 @@ class Recurrent(Model):
 
     @torch.inference_mode()
     def decode(self, source: Tensor, steps: int, attention: bool = False) -> Decoded:
-        encoded = self.encode(source)
-        loop = Loop(self, encoded, steps)
-        weights, carried = list[Tensor](), list[dict[str, Tensor]]()
-
-        def write(tokens: Tensor, t: int) -> Tensor:
-            logits = self.backbone.logits(loop.step(tokens, t))
-            if attention:
-                weights.append(loop.weights)
-                carried.append(loop.carry)
-            return logits
-
-        ids = greedy(self, source, steps, write)
-        return Decoded(ids, self._over_tokens(weights, encoded, source), carried)
+        loop = Loop(self, self.encode(source), steps)
+        ids = greedy(self, source, steps, lambda *step: self.backbone.logits(loop.step(*step)))
+        return Decoded(ids, loop.over(source), loop.carried[1:]) if attention else Decoded(ids)
 
     def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
-        encoded, inputs = self.encode(source), self.shifted(target)
-        loop = Loop(self, encoded, inputs.shape[1])
-        weights = []
+        inputs = self.shifted(target)
+        loop = Loop(self, self.encode(source), inputs.shape[1])
         for t, tokens in enumerate(inputs.T):
             loop.step(tokens, t)
-            weights.append(loop.weights)
-        over = self._over_tokens(weights, encoded, source)
-        assert over is not None
-        return AttentionWeights({"cross": (over[:, None],)}, {}, {"cross": target != self.pad})
-
-    def _over_tokens(
-        self, weights: list[Tensor], encoded: Encoded, source: Tensor
-    ) -> Tensor | None:
-        """Weights ``(b, t, s)`` of tokens as they were given, those that are cut off too."""
-        if not weights:
-            return None
-        over = self.attender.over_source(torch.stack(weights, 1), encoded.memory)
-        before = 1 - self.backbone.offset
-        return F.pad(over, (before, source.shape[1] - before - over.shape[2]))
+        weights = loop.over(source)[:, None]
+        return AttentionWeights({"cross": (weights,)}, {}, {"cross": target != self.pad})
 
     # What it takes
 
@@ -132,20 +109,30 @@ class Recurrent(Model):
 
 
 class Loop:
-    """The decoder's steps on one encoded source."""
+    """The decoder's steps on one encoded source.
+
+    ``weights (b, s)`` of each step, and ``carried``: what the first finds and each leaves.
+    """
 
     def __init__(self, model: Recurrent, encoded: Encoded, steps: int):
-        self.attender, self.backbone = model.attender, model.backbone
-        self.values = encoded.values
+        self.attender, self.backbone, self.encoded = model.attender, model.backbone, encoded
         self.prepared = self.attender.prepare(encoded.memory, steps)
-        self.carry = self.attender.begin(encoded.memory)
+        self.carried = [self.attender.begin(encoded.memory)]
         self.states, self.query = list(encoded.states), encoded.query
-        self.weights = encoded.values.new_zeros(())
+        self.weights = list[Tensor]()
 
     def step(self, tokens: Tensor, t: int) -> Tensor:
         """The top layer's state ``(b, d)`` after step ``t``, in which ``tokens (b,)`` were read."""
-        self.weights, self.carry = self.attender.step(self.query, self.prepared, self.carry, t)
-        mixed = torch.bmm(self.weights[:, None], self.values)[:, 0]
+        weights, carry = self.attender.step(self.query, self.prepared, self.carried[-1], t)
+        mixed = torch.bmm(weights[:, None], self.encoded.values)[:, 0]
         self.backbone.step(self.backbone.read(self.backbone.token(tokens), mixed), self.states)
+        self.weights.append(weights)
+        self.carried.append(carry)
         self.query = self.states[-1]
         return self.query
+
+    def over(self, source: Tensor) -> Tensor:
+        """Weights ``(b, t, s)`` of tokens as they were given, those that are cut off too."""
+        over = self.attender.over_source(torch.stack(self.weights, 1), self.encoded.memory)
+        before = 1 - self.backbone.offset
+        return F.pad(over, (before, source.shape[1] - before - over.shape[2]))

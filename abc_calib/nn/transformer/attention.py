@@ -170,10 +170,8 @@ def _along(lines: LineGather, values: Sequence[Tensor], views: Sequence[Attentio
     From source and output apart, so that a step does not copy all of the source. What a head names
     in the part without its line is of no meaning.
     """
-    outputs = []
-    for part, view in zip(values, views, strict=True):
-        key = lines.positions(view)[0][..., 0]
-        outputs.append(one_key(part, replace(view, first=0).index(key)))
+    keys = (lines.positions(view)[0][..., 0] for view in views)
+    outputs = [one_key(part, key) for part, key in zip(values, keys, strict=True)]
     if len(outputs) == 1:
         return outputs[0]
     in_source = lines.at(views[0].site, outputs[0].device).has_lines

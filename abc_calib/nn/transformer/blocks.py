@@ -79,12 +79,10 @@ class Blocks:
         self.memory = None if self.stream or not self.encoder else model.encoder.norm
         self.period = period
         self.rounding = rounding
-        self.tokens: dict[str, Tensor] = {}
-        for site in ("encoder", "self"):
-            embedded = model.embed.weight[:, None].expand(-1, period, -1)
-            places = torch.arange(period, device=embedded.device)[None]
-            at = output_coords(places)
-            self.tokens[site] = model.positions.embed(embedded, at).flatten(0, 1)
+        embedded = model.embed.weight[:, None].expand(-1, period, -1)
+        at = output_coords(torch.arange(period, device=embedded.device)[None])
+        embedded = model.positions.embed(embedded, at).flatten(0, 1)
+        self.tokens = {"encoder": embedded, "self": embedded}
 
     def note(self, what: Any, x: Tensor) -> None:
         """Take note of the largest norm of vectors ``(..., d)``, by what they are."""

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from abc_calib.errors import AbcError
 from abc_calib.geometry.coords import AttentionView
 from abc_calib.geometry.lines import Heads, Site, formula
 from abc_calib.nn.lines import LineGather
@@ -21,8 +22,12 @@ from abc_calib.nn.transformer.blocks import Blocks, States
 
 NEW_AT_ONCE = 2**13
 """Rows that are computed at once."""
-NUMBER, PATTERN, PART = 18, 8, 28
-"""Bits of the number of a row in a code, of how lines meet, and of a part of a code."""
+NUMBER, PART, CODE = 18, 28, 62
+"""Bits of the number of a row in a code, of a part of a code, and of a code."""
+
+
+class Full(AbcError):
+    """A table that does not pay: too many windows, or too few rows that read the same."""
 
 
 class Numbering:
@@ -118,9 +123,13 @@ class Layer:
         number: int,
         attentions: list[list[tuple[Site, Heads]]],
         below: dict[Site, States | Layer],
+        last: bool = False,
     ):
-        """``attentions``: of each, what it reads; ``below``: whose states those are, by site."""
-        self.blocks, self.site, self.number = blocks, site, number
+        """``attentions``: of each, what it reads; ``below``: whose states those are, by site.
+
+        Of the ``last`` layer's rows the logits are kept.
+        """
+        self.blocks, self.site, self.number, self.last = blocks, site, number, last
         row_site: Site = "encoder" if site == "encoder" else "self"
         self.below: list[States | Layer] = [below[row_site]]
         self.attentions: list[list[Attended]] = []
@@ -134,7 +143,7 @@ class Layer:
             self.attentions.append(attended)
         #: how many pairs of lines may meet
         self.pairs = sum(len(part.pairs) for parts in self.attentions for part in parts)
-        self.numbering, self.patterns = Numbering(), Numbering()
+        self.numbering = Numbering()
         self.partial: list[Numbering] = []
         self.made: States | None = None
 
@@ -146,8 +155,9 @@ class Layer:
     @property
     def size(self) -> int:
         """Bytes that are held."""
-        tables = [self.numbering, self.patterns, *self.partial]
-        return sum(x.size for x in tables) + (self.made.size if self.made else 0)
+        return sum(x.size for x in (self.numbering, *self.partial)) + (
+            self.made.size if self.made else 0
+        )
 
     def numbers(
         self, rows: Tensor, below: dict[Site, Tensor], views: dict[Site, AttentionView]
@@ -166,9 +176,8 @@ class Layer:
             ]
             for i, j in part.pairs:
                 pattern = (pattern << 1) | (keys[i] == keys[j])
-        several = self.pairs > 0
-        if several:
-            fields.append(self._patterns(pattern).expand(rows.shape))
+        if self.pairs:
+            fields.append(pattern.expand(rows.shape))
         flat = [field.reshape(-1) for field in fields]
         code = self._code(flat)
         result = self.numbering.find(code)
@@ -176,27 +185,20 @@ class Layer:
         if len(new):
             _, once = np.unique(code[new].numpy(), return_index=True)
             first = new[np.sort(once)]
+            if (count := self.numbering.count + len(first)) > 2**NUMBER and not self.last:
+                raise Full(f"it has read {count:,} different windows")
             for chunk in first.split(NEW_AT_ONCE):
-                self._make([field[chunk].long() for field in flat], several)
+                self._make([field[chunk].long() for field in flat])
             self.numbering.add(code[first])
             result[new] = self.numbering.find(code[new])
         return result.view(rows.shape)
-
-    def _patterns(self, pattern: Tensor) -> Tensor:
-        """Their numbers; few."""
-        code = pattern.reshape(-1)
-        numbers = self.patterns.find(code)
-        if bool((numbers < 0).any()):
-            self.patterns.add(code[numbers < 0].unique())
-            numbers = self.patterns.find(code)
-        return numbers.view(pattern.shape)
 
     def _code(self, fields: list[Tensor]) -> Tensor:
         """One number ``(n,)`` for what all fields are; of many fields by numbers of a part."""
         total, used, folded = fields[0].long(), _bits(self.below[0]), 0
         for k, field in enumerate(fields[1:], 1):
-            bits = _bits(self.below[k]) if k < len(self.below) else PATTERN
-            if used + bits > 62:
+            bits = _bits(self.below[k]) if k < len(self.below) else self.pairs
+            if used + bits > CODE:
                 if folded == len(self.partial):
                     self.partial.append(Numbering())
                 table = self.partial[folded]
@@ -208,48 +210,36 @@ class Layer:
             total, used = (total << bits) | field, used + bits
         return total
 
-    def _make(self, where: list[Tensor], several: bool) -> None:
+    def _make(self, where: list[Tensor]) -> None:
         """Compute new rows, by which of their lines meet."""
         slots = [layer if isinstance(layer, States) else layer.states for layer in self.below]
-        pattern = where[-1] if several else torch.zeros(1, dtype=torch.long)
+        *indices, pattern = where if self.pairs else (*where, torch.zeros_like(where[0]))
         states = torch.empty(0)
-        for number in pattern.unique().tolist():
-            rows = (pattern == number).nonzero()[:, 0] if several else slice(None)
-            picked = [indices[rows] for indices in where[: len(slots)]]
-            outputs = self.blocks.row(self.site, self.number, self._heads(number), slots, picked)
+        for met in pattern.unique().tolist():
+            rows = (pattern == met).nonzero()[:, 0]
+            picked = [numbers[rows] for numbers in indices]
+            outputs = self.blocks.row(self.site, self.number, self._heads(met), slots, picked)
+            outputs = self.blocks.logits(outputs) if self.last else outputs
             if not len(states):
-                states = outputs.new_empty(len(where[0]), outputs.shape[1])
+                states = outputs.new_empty(len(pattern), outputs.shape[1])
             states[rows] = outputs
-        states = self.finished(states)
         if self.made is None:
             self.made = States(states)
         else:
             self.made.add(states)
 
-    def finished(self, states: Tensor) -> Tensor:
-        """What is kept of the states of new rows."""
-        return states
-
-    def _heads(self, number: int) -> Any:
-        """Of each attention the (slot, bias) of each head's keys, for the pattern of a number."""
-        code = int(self.patterns._codes[number + 1])
+    def _heads(self, met: int) -> Any:
+        """Of each attention the (slot, bias) of each head's keys; ``met``: bits of the pairs."""
         pairs = [(a, pair) for parts in self.attentions for a in parts for pair in a.pairs]
         equal: dict[Attended, set[tuple[int, int]]] = {}
         for k, (part, pair) in enumerate(reversed(pairs)):
-            if code >= 0 and code >> k & 1:
+            if met >> k & 1:
                 equal.setdefault(part, set()).add(pair)
         attention_heads = []
         for parts in self.attentions:
             each = [part.without_duplicates(equal.get(part, set())) for part in parts]
             attention_heads.append(tuple(tuple(chain(*heads)) for heads in zip(*each, strict=True)))
         return tuple(attention_heads)
-
-
-class Last(Layer):
-    """The last layer: of its rows the logits are kept."""
-
-    def finished(self, states: Tensor) -> Tensor:
-        return self.blocks.logits(states)
 
 
 def _bits(below: States | Layer) -> int:

@@ -7,43 +7,30 @@ kept for all samples, lengths and passes.
 
 from __future__ import annotations
 
-import copy
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from abc_calib.errors import AbcError
-from abc_calib.geometry import LineBias
+from abc_calib.geometry import CORNER, LineBias
 from abc_calib.geometry.coords import AttentionView, Coords
 from abc_calib.geometry.lines import Heads, Site
-from abc_calib.nn.base import in_float64
 from abc_calib.nn.positions import Scheme
 from abc_calib.nn.transformer import rows as sizes
 from abc_calib.nn.transformer.blocks import Blocks, States
-from abc_calib.nn.transformer.model import Transformer
-from abc_calib.nn.transformer.rows import Last, Layer
+from abc_calib.nn.transformer.rows import Full, Layer
 from abc_calib.plugins.registry import is_ours
 
-ROWS_AT_ONCE = 2**17
-"""Rows of one layer whose codes are made at once."""
 MOST_BYTES = 2**30
 """What all tables together may hold."""
 TRIED = 2**19
 """Different rows from which on a table is given up if more than half of all rows are new."""
-MOST_PAIRS = 62
-"""Pairs of lines of a layer that may meet, as bits of a number."""
 FEWEST = 512
 """Rows of the smallest pass in decoding, of all samples together."""
 HOOKS = {"forward", "embed", "rotate", "score_bias", "renumber", "starts"}
 """What a layer or a scheme has of its class, and not set on itself."""
-
-
-class Full(AbcError):
-    """A table that does not pay: too many windows, or too few rows that read the same."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +65,13 @@ class Windows:
             parts: list[tuple[Site, Heads]] = [
                 (site, lines.heads(site, k)) for site in ("self", "cross")
             ]
-            kind = Last if k == decoder - 1 else Layer
             crossed = encoded[k] if model.stream else source
             how = [parts] if model.stream else [[part] for part in parts]
-            output = kind(blocks, "self", k + 1, how, {"self": output, "cross": crossed})
+            sites: dict[Site, States | Layer] = {"self": output, "cross": crossed}
+            output = Layer(blocks, "self", k + 1, how, sites, last=k == decoder - 1)
             self.layers.append(output)
-        if any(layer.pairs > MOST_PAIRS for layer in (*self.read_layers, *self.layers)):
+        layers = (*self.read_layers, *self.layers)
+        if any(sizes.PART + layer.pairs > sizes.CODE for layer in layers):
             raise Full("a layer has many lines that may meet")
 
     # Numbers of tokens
@@ -95,14 +83,10 @@ class Windows:
         at = model.of_source(source)
         numbers = [self._tokens(source, at.length - 1 - at.position)]
         at = at.alike
+        view = AttentionView("encoder", at, at, causal=model.stream)
         for layer in self.read_layers:
-            outputs = torch.empty_like(numbers[-1])
-            for span in _columns(*source.shape):
-                view = AttentionView("encoder", at.only(span), at, causal=model.stream)
-                keys: dict[Site, Tensor] = {"encoder": numbers[-1]}
-                outputs[:, span] = layer.numbers(numbers[-1][:, span], keys, {"encoder": view})
-                self._check(0)
-            numbers.append(outputs)
+            numbers.append(layer.numbers(numbers[-1], {"encoder": numbers[-1]}, {"encoder": view}))
+            self._check(0)
         decoder = len(self.layers)
         return Read(at, tuple(numbers[:decoder] if model.stream else numbers[-1:] * decoder))
 
@@ -120,28 +104,22 @@ class Windows:
         """
         numbers[0][:, rows] = self._tokens(ids, at.position)
         at = at.alike
+        views: dict[Site, AttentionView] = {
+            "self": AttentionView("self", at, at, True),
+            "cross": AttentionView("cross", at, read.at),
+        }
         for k, layer in enumerate(self.layers):
-            for span in _columns(*ids.shape):
-                queries = at.only(span)
-                views: dict[Site, AttentionView] = {
-                    "self": AttentionView("self", queries, queries, True),
-                    "cross": AttentionView("cross", queries, read.at),
-                }
-                where = slice(rows.start + span.start, rows.start + span.stop)
-                row_numbers = numbers[k][:, where]
-                below: dict[Site, Tensor] = {"self": numbers[k], "cross": read.numbers[k]}
-                numbers[k + 1][:, where] = layer.numbers(row_numbers, below, views)
-                self._check(row_numbers.numel() if k + 1 == len(self.layers) else 0)
+            below: dict[Site, Tensor] = {"self": numbers[k], "cross": read.numbers[k]}
+            numbers[k + 1][:, rows] = layer.numbers(numbers[k][:, rows], below, views)
+            self._check(ids.numel() if layer.last else 0)
 
     def _check(self, rows: int) -> None:
         """``Full`` where the tables do not pay or do not fit."""
         self._asked += rows
         layers = [*self.read_layers, *self.layers]
-        inner = max((layer.numbering.count for layer in layers[:-1]), default=0)
-        new = max(inner, layers[-1].numbering.count)
+        new = max(layer.numbering.count for layer in layers)
         size = sum(layer.size for layer in layers)
-        many = inner >= 2**sizes.NUMBER or any(x.patterns.count > 2**sizes.PATTERN for x in layers)
-        if many or size > MOST_BYTES or 2 * new > max(2 * TRIED, self._asked):
+        if size > MOST_BYTES or 2 * new > max(2 * TRIED, self._asked):
             raise Full(f"it has read {new:,} different windows")
 
     def _empty_numbers(self, b: int, t: int) -> list[Tensor]:
@@ -217,34 +195,6 @@ class Windows:
         return self._most
 
 
-def is_along_lines(model: Any) -> bool:
-    """Is a row of this model given by the few keys that it reads? Then it can be certified."""
-    return isinstance(model, Transformer) and not isinstance(window_period(model), str)
-
-
-def table_of(model: Any) -> Windows | None:
-    """A table on a float64 copy of a model, on the CPU; None where rows read more than a few keys.
-
-    That is asked of Transformers alone, and of those that choose how they attend by themselves.
-    """
-    if not isinstance(model, Transformer) or model.path != "auto":
-        return None
-    if isinstance(period := window_period(model), str):
-        return None
-    twin = in_float64(model)
-    try:
-        return Windows((copy.deepcopy(model) if twin is model else twin).cpu(), period)
-    except Full:
-        return None
-
-
-def _columns(b: int, n: int) -> Iterator[slice]:
-    """``n`` columns of ``b`` samples, in parts."""
-    width = max(1, ROWS_AT_ONCE // max(1, b))
-    for first in range(0, n, width):
-        yield slice(first, min(first + width, n))
-
-
 # Is a row given by what it reads?
 
 
@@ -274,7 +224,7 @@ def window_period(model: Any) -> int | str:
         return "its blocks are post-norm"
     if any(n and site not in lines.sites for site, n in model.attention_layers.items()):
         return "its attention is not restricted to lines at every site"
-    if any(line.anchor == "corner" for line in lines.every()):
+    if any(line.segment == CORNER for line in lines.every()):
         return "its lines count from corners of a matrix of fixed size"
     return scheme_period(model, lines)
 

@@ -272,11 +272,5 @@ def mixture(
 
     ``follow_location``: the next reference is the mean place of that part alone.
     """
-
-    class Mixture(Mixed):
-        backbone = location.backbone
-        location_type = location
-        content_type = content
-        location_reference = follow_location
-
-    return Mixture
+    parts = {"location_type": location, "content_type": content, "backbone": location.backbone}
+    return type("Mixture", (Mixed,), {**parts, "location_reference": follow_location})
