@@ -408,6 +408,21 @@ def test_the_average_is_the_mean_over_samples(model_for, chunks_of_three):
         torch.testing.assert_close(torch.from_numpy(average[site]), expected)
 
 
+@torch.no_grad()
+def test_raw_attention_is_the_scores_before_softmax_where_a_query_may_look(model_for):
+    data = digit_data()
+    model = model_for(data, encoder_layers=1)
+    batch = data.training(0, 9)
+    weights = model.attention(batch.source, batch.target).weights
+    for site, layers in model.attention(batch.source, batch.target, raw=True).weights.items():
+        for scores, weight in zip(layers, weights[site], strict=True):
+            assert (scores.isnan() == (weight == 0)).all()
+            again = scores.nan_to_num(nan=-torch.inf).softmax(-1)
+            torch.testing.assert_close(again, weight)
+            assert float(scores.nan_to_num().min()) < 0  # and no logarithms of weights
+            assert float(scores.nan_to_num().max()) > 0
+
+
 def test_sums_and_directions_by_site_reach_the_lines(vanilla, model, find):
     """The bias of a calibration by sums is that of ``extend_bias``, head by head."""
     by_site = {"encoder": 1.0, "self": 0.5, "cross": 2.0}

@@ -25,7 +25,7 @@ from abc_calib.errors import OptionError, UsageError
 from abc_calib.geometry import SITES, LineBias, Site
 from abc_calib.geometry.coords import AttentionView, Coords, output_coords, source_coords
 from abc_calib.geometry.window import window_bias
-from abc_calib.nn.attend import weights_of
+from abc_calib.nn.attend import MASKED, weights_of
 from abc_calib.nn.base import AttentionWeights, Decoded, Model, greedy
 from abc_calib.nn.lines import LineGather
 from abc_calib.nn.positions import Scheme, build_scheme, check_positions
@@ -197,12 +197,13 @@ class Transformer(Model):
 
         return Decoded(greedy(self, source, steps, write).to(device))
 
-    def attention(self, source: Tensor, target: Tensor) -> AttentionWeights:
+    def attention(self, source: Tensor, target: Tensor, raw: bool = False) -> AttentionWeights:
+        """As of any model; ``raw``: the scores before softmax, nan at masked keys."""
         scores = list[Tensor]()
         encoded = self.encode(source, scores=scores)
         inner, s = len(scores), source.shape[1]
         self.run(encoded, self.shifted(target), scores=scores)
-        weights = [weights_of(x) for x in scores]
+        weights = [x.masked_fill(x == MASKED, math.nan) if raw else weights_of(x) for x in scores]
         output, crossed = weights[inner::2], weights[inner + 1 :: 2]
         if self.stream:
             output, crossed = (
