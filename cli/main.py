@@ -74,9 +74,13 @@ def refused(error: Any) -> str:
         rule = re.sub("^.* is not one of ", "choose ", rule_of(problem)).replace("'", "")
         return f"{error.param.opts[0]} {typed(problem['input'])}: {rule.removesuffix('.')}"
     # abc predict takes -3+2, so it takes all of them
-    misspelt = re.search(r"^(?:No such option: |Got unexpected .*)(--[a-z][\w-]*)", message)
-    if misspelt and context is not None:
-        return misspelt_option(misspelt[1], context)
+    unexpected = re.search(r"^Got unexpected .*(--[a-z][\w-]*)", message)
+    option = unexpected[1] if unexpected else getattr(error, "option_name", "")
+    hint = hint_at(option, context.command) if context is not None and option else ""
+    if context is not None and option and (hint or not unexpected):
+        command = f"abc {context.info_name}" if context.parent else "abc"
+        hint = hint or f"{command} --help lists all"
+        return hint if hint[0] == "-" else f"no such option: {option} ({hint})"
     unlike = message.startswith("No such command") and "Did you mean" not in message
     if context is not None and unlike:
         message += f": choose one of {', '.join(context.command.commands)}"
@@ -88,15 +92,14 @@ def refused(error: Any) -> str:
     return message[:1].lower() + message[1:]
 
 
-def misspelt_option(name: str, context: Any) -> str:
-    """Return what to say of an option that a command does not have: the one that is meant."""
-    names = [name for option in context.command.params for name in option.opts]
-    if name in names:
-        return f"{name} comes behind --: put all options before it"
-    near = difflib.get_close_matches(name, names, 1, cutoff=0.7)
-    near += [x for x in names if "".join(word[:1] for word in x[2:].split("-")) == name[2:]]
-    hint = f"did you mean {near[0]}?" if near else f"abc {context.info_name} --help lists them"
-    return f"no such option: {name} ({hint})"
+def hint_at(option: str, command: Any) -> str:
+    """Return which option of a command is meant by one that it does not have; empty if none is."""
+    names = [name for parameter in command.params for name in parameter.opts]
+    if option in names:
+        return f"{option} comes behind --: put all options before it"
+    near = difflib.get_close_matches(option, names, 1, cutoff=0.7)
+    near += [x for x in names if "--" + "".join(w[:1] for w in x[2:].split("-")) == option]
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def unusable(error: OSError) -> str:

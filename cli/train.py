@@ -93,7 +93,7 @@ def trained(run: abc.Run, *remarks: str) -> Result:
     else:
         then = "next: abc eval --max-len 50" if stage == "calibrated" else "next: abc eval"
     if over == "windows":
-        why = "every case is right, with a margin of at least 3 (--no-stop-early goes on)"
+        why = "every case that was looked at is right by 3 or more (--no-stop-early goes on)"
         remarks = (f"ended before step {run.config.train.steps:,}: {why}", *remarks)
     return Result({"run": str(run), **result}, remarks=[ended, *remarks, then])
 

@@ -39,7 +39,7 @@ def test_the_card_runs(tiny: Any, tmp_path: Any, abc: Any) -> None:
     source = int(re.findall(r'tokenizer\("(\d+)"', code)[0])
     assert int(wanted[::-1]) == source + 1
     assert "is there already" in abc("card", tiny.calibrated, "--out", folder).error(2)
-    assert "new folder: abc card --out FOLDER" in abc("card").error(2)
+    assert "abc card --out FOLDER" in abc("card").error(2)
 
 
 @pytest.mark.parametrize("name", sorted({*TASKS} - FILES))

@@ -182,6 +182,15 @@ def test_targets_are_read_behind_their_sources_and_end_with_the_first_end_token(
     assert network.generation_config.eos_token_id == 2
 
 
+def test_a_decoder_that_panics_is_told_in_a_line(tmp_path):
+    made = llama()
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Strip(" ", 1, 1)])
+    made.save(str(tmp_path / "tokenizer.json"))
+    task = FilePairs(str(write_pairs(tmp_path / "p.jsonl", [("1+2=", "3")])), str(tmp_path), "=", 2)
+    with pytest.raises(abc.UsageError, match=r"decoder fails on .*mend the decoder in tokenizer"):
+        PairVocabulary(task)
+
+
 @pytest.mark.parametrize(
     ("model", "told"),
     [

@@ -7,9 +7,9 @@ own stands for an opening token where the tokenizer puts none.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
-from itertools import chain, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class PairVocabulary(Vocabulary):
     def plain(self, token: int) -> str:
         """What a token stands for, without spaces and the signs of a tokenizer."""
         symbol, decoder = self.symbols[token], self.tokenizer.decoder
-        text = decoder.decode([symbol]) if decoder else symbol
+        text = _decoded(decoder.decode, [symbol]) if decoder else symbol
         return "".join(text.strip("▁ĠĊ").removeprefix("##").split())
 
     def encoded(self, texts: Sequence[str]) -> list[list[int]]:
@@ -89,14 +89,22 @@ class PairVocabulary(Vocabulary):
         return [encoding.ids for encoding in encodings]
 
     def unread(self, texts: Sequence[str]) -> list[str]:
-        """Up to 6 characters of texts that the tokenizer drops or does not know, or such texts."""
+        """Up to 6 characters of texts that the tokenizer drops or does not know, or such texts.
+
+        BPE without a token for unknown text drops it.
+        """
         model, rows = json.loads(self.tokenizer.to_str())["model"], self.encoded(texts)
-        name = model.get("unk_token")
+        name, signs = model.get("unk_token"), sorted({*"".join(texts)})
         unknown = model.get("unk_id") if name is None else self.tokenizer.token_to_id(name)
-        shown = "".join(map(self.plain, {*chain(*rows)} - {unknown}))
-        signs = sorted({c for c in "".join(texts) if not c.isspace() and c not in shown})
-        lost = [c for c in signs if not any(map(self.plain, {*self.encoded([c])[0]} - {unknown}))]
-        return (lost or [t for t, row in zip(texts, rows, strict=True) if unknown in row])[:6]
+        tokens, lost = {token for row in rows for token in row}, []
+        if unknown in tokens:
+            lost = [c for c in signs if unknown in self.encoded([c])[0]]
+            lost = lost or [t for t, row in zip(texts, rows, strict=True) if unknown in row]
+        elif unknown is None and model["type"] == "BPE":
+            shown = "".join(map(self.plain, tokens))
+            signs = [c for c in signs if not c.isspace() and c not in shown]
+            lost = [c for c in signs if not any(map(self.plain, self.encoded([c])[0]))]
+        return lost[:6]
 
     def sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of sources, without what each begins with."""
@@ -136,7 +144,7 @@ class PairVocabulary(Vocabulary):
 
     def text(self, ids: Iterable[int], separator: str = "") -> str:
         """What a person reads, up to the end."""
-        text = self.tokenizer.decode(self.shown(ids))
+        text = _decoded(self.tokenizer.decode, self.shown(ids))
         return text.strip() if separator else "".join(text.split())
 
 
@@ -157,6 +165,19 @@ def read_tokenizer(folder: Path) -> Any:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+def _decoded(decode: Callable[[Any], str], tokens: list[Any]) -> str:
+    """Their text; ``UsageError`` where the library panics, which is no ``Exception``."""
+    try:
+        return decode(tokens)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise UsageError(
+            f"the tokenizer's decoder fails on {tokens!r} ({error}): mend the decoder in "
+            "tokenizer.json, or save the tokenizer again"
+        ) from None
 
 
 class PairData(Data):
