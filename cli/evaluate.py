@@ -130,7 +130,7 @@ def written(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str
     table = Table(
         ("step", "writes", "reads directly (a0: the last token of the first operand)"),
         [[n, *pair] for n, pair in enumerate(zip(output, read, strict=False), 1)],
-        title="output, in the order of writing; of what is read, the digits of the source",
+        title="output, in the order of writing, with the digits of the source that each token read",
     )
     rows = " ".join(output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
     return [*([f"rows\n{rows}"] if ROW in output else []), table]

@@ -27,7 +27,7 @@ from abc_calib.evaluation.exact import (
 )
 from abc_calib.evaluation.failures import failure, margins, smallest_margins
 from abc_calib.evaluation.metrics import wilson_interval
-from abc_calib.evaluation.parts import in_parts
+from abc_calib.evaluation.parts import in_parts, one_thread
 from abc_calib.evaluation.stress import searched, smallest
 from abc_calib.nn.base import Decoded, Model
 from abc_calib.reporting.tables import accuracy_table
@@ -258,6 +258,15 @@ def test_each_part_has_one_thread_and_they_meet():
     torch.set_num_threads(1)
     meeting = threading.Barrier(1)
     assert in_parts(work, torch.arange(2)) == [(0, 1), (1, 1)]
+
+
+def test_evaluations_at_once_go_back_to_the_threads_of_the_first():
+    torch.set_num_threads(3)
+    first, second = one_thread(), one_thread()
+    assert first.__enter__() == second.__enter__() == 3
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert torch.get_num_threads() == 3
 
 
 def test_a_test_set_without_problems_is_named(half_trained, monkeypatch):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Lock
 from typing import TypeVar
 
 import torch
@@ -18,15 +19,26 @@ from torch import Tensor
 Result = TypeVar("Result")
 
 
+_LOCK, _INSIDE = Lock(), list[int]()
+"""Of every ``one_thread`` that is open, the number of threads to go back to."""
+
+
 @contextmanager
 def one_thread() -> Iterator[int]:
-    """Give each operation of torch one thread inside; yields how many it had."""
-    threads = torch.get_num_threads()
+    """Give each operation of torch one thread inside; yields how many it had.
+
+    The number is global in part, so those that are open at once go back to the first one's.
+    """
+    with _LOCK:
+        threads = _INSIDE[0] if _INSIDE else torch.get_num_threads()
+        _INSIDE.append(threads)
     torch.set_num_threads(1)
     try:
         yield threads
     finally:
         torch.set_num_threads(threads)
+        with _LOCK:
+            _INSIDE.pop()
 
 
 def in_parts(work: Callable[[Tensor], Result], parts: Iterable[Tensor]) -> list[Result]:
