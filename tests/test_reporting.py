@@ -430,7 +430,7 @@ def test_a_figure_of_several_runs_has_their_rows_under_labels_of_ones_own(
     curves = accuracy_series(dict(zip(("before", "after"), map(accuracy, runs), strict=True)))
     assert "before" in curves and {*curves} - {"before"} in (
         {"after, carry", "after, random"},
-        {"after, carry and random"},
+        {"after, random and carry"},
     )
     rows = pd.read_csv(tiny.vanilla / "eval.csv")
     points = [point[:2] for point in curves["before"]]

@@ -23,8 +23,12 @@ RIGHT = 99.0
 
 
 def accuracy(run: Run) -> list[Row]:
-    """Return the rows of a run by length, with their ``size`` in words and their ``series``."""
-    rows = sorted(read_rows(run.path / "eval.csv"), key=lambda row: row["length"])
+    """Return the rows of a run by length, with their ``size`` in words and their ``series``.
+
+    Random problems come before the other sets of a length.
+    """
+    rows = read_rows(run.path / "eval.csv")
+    rows.sort(key=lambda row: (row["length"], row["set"] != "random"))
     for row in rows:
         length, high = row["length"], row.get("rows")
         row["size"] = f"{length:,}" if high is None else f"{length}x{high}"
@@ -171,5 +175,10 @@ def curves(
 def table(runs: Sequence[Run | Path | str], labels: Sequence[str] | None = None) -> Table:
     """Return exact match by length, a column for each run; ``labels``: as of ``measured``."""
     opened, rows_by_name = measured(runs, labels)
-    label = "tab:" + "+".join(run.path.resolve().name for run in opened)
-    return accuracy_table(series_of(rows_by_name), label=label, intervals=False)
+    trained = dict.fromkeys(
+        f"{about(run)['task']}, trained on at most {run.config.train.length} {run.task.unit}"
+        for run in opened
+    )
+    caption = f"Exact match in percent by length: {'; '.join(trained)}"
+    label = "tab:" + "-".join(dict.fromkeys(run.config.task for run in opened))
+    return accuracy_table(series_of(rows_by_name), caption, label, intervals=False)
