@@ -32,6 +32,8 @@ from abc_calib.reporting.style import (
 
 NARROWEST, TALLEST, LOWEST = 0.68, 2.0, 0.3
 """Inches that an image is wide at least, and high at most and at least."""
+FLAT = 0.6
+"""Height of an image by its width at most, where a figure has many lines of them."""
 MARGIN = 0.4
 """Inches for the names of the queries."""
 DOTS = 150
@@ -69,10 +71,10 @@ class Block:
         texts = [name, *self.notes[head : head + 1]]
         return "\n".join(wrapped(text, width) for text in texts if text)
 
-    def height(self, width: float) -> float:
+    def height(self, width: float, most: float) -> float:
         """Return the inches of an image: square cells, unless that is far too high or too low."""
         _, rows, keys = self.matrices.shape
-        return min(max(width * rows / keys, LOWEST), TALLEST)
+        return min(max(width * rows / keys, LOWEST), most)
 
 
 @styled
@@ -87,9 +89,10 @@ def heatmaps(
     lines = -(-heads // max(1, min(across, heads, int((width - MARGIN) / NARROWEST))))
     columns = -(-heads // lines)  # about the same number in each line
     cell, heights = (width - MARGIN) / columns - 0.05, []
+    most = FLAT * cell if lines * len(blocks) > 4 else TALLEST
     for block in blocks:
         over = 1 + max(block.title(head, cell).count("\n") for head in range(heads))
-        heights.append(lines * (block.height(cell) + 0.12 * over + 0.06) + 0.45)
+        heights.append(lines * (block.height(cell, most) + 0.12 * over + 0.06) + 0.45)
     titled = wrapped(title, width - 0.2, TITLE_SIZE)
     figure = new_figure(width, sum(heights) + 0.65 + 0.16 * titled.count("\n"))
     if title:
@@ -106,7 +109,7 @@ def heatmaps(
         for axes in grid.flat[heads:]:
             axes.set_visible(False)
         for head, axes in enumerate(grid.flat[:heads]):
-            size = cell, block.height(cell)
+            size = cell, block.height(cell, most)
             _image(axes, block, head, size, biases if block.additive else weights)
     parts[-1].supxlabel("key", fontsize=SMALL)
     _legend(scales, blocks, weights, biases)
