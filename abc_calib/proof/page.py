@@ -94,8 +94,8 @@ def atom_name(occurrence: Occurrence, atom: Atom) -> str:
     end = query.above if atom.kind == "written" and query.above is not None else query.wide * times
     for mark, form in ((unit, now), ("end", end), (f"end-{unit}", end - now)):
         if form.slopes == column.slopes:
-            beside = column.value - form.value
-            return f"{name}[{mark}{beside:+d}]" if beside else f"{name}[{mark}]"
+            shift = column.value - form.value
+            return f"{name}[{mark}{shift:+d}]" if shift else f"{name}[{mark}]"
     return f"{name}[{column.value}]"
 
 
