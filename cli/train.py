@@ -163,9 +163,7 @@ def adopted(run: str | None, foreign: AdoptOptions, **work: Any) -> Any:
     options = foreign.model_dump(exclude_none=True)
     adopted_run = abc.adopt(options.pop("hf"), on_checked=say_change, **options, **work)
     rule = adopted_run.task.follows
-    follow = (
-        f"are {rule.name}" if rule else "follow no rule that is seen at once (--task names one)"
-    )
+    follow = f"are {rule.name}" if rule else "follow no rule that was recognised (--task names one)"
     count = f"{len(adopted_run.task.pairs):,} pairs"
     say(f"{adopted_run}: the model as it is, {adopted_run.summary}; its {count} {follow}")
     return adopted_run

@@ -68,7 +68,7 @@ def latest() -> Path:
     except FileNotFoundError:
         if by_age():
             raise UsageError(
-                "none of these runs is the latest: name one (abc runs), or abc train successor"
+                "it is not known which run is the latest: name one of those that abc runs lists"
             ) from None
         hint = "abc train successor, or name a model, as in --run zoo:addition"
         raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None
