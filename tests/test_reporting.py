@@ -27,7 +27,7 @@ from abc_calib.reporting.attention import Problem, reads
 from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
 from abc_calib.reporting.of_runs import accuracy, accuracy_series, labels_of
-from abc_calib.reporting.style import FONTS, font, save_figures
+from abc_calib.reporting.style import COLUMN_WIDTH, FONTS, TEXT_WIDTH, font, save_figures
 from abc_calib.reporting.views import heatmap, heatmap_figures
 from abc_calib.runs import Run
 
@@ -312,19 +312,21 @@ def test_a_curve_shows_its_data_intervals_and_the_training_length() -> None:
     low, high = axes.get_ylim()
     assert axes.get_xscale() == "log" and low < 0 and high > 100
     assert {"one", "two"} <= {*texts(figure)}
-    note = "(dotted: training length 6;\nshaded: 95 % intervals)"
+    note = "(dotted: training length 6; shaded: 95 % intervals)"
     assert axes.get_xlabel().endswith(note)
     with pytest.raises(UsageError, match="no accuracies of b to draw: run abc eval"):
         accuracy_curve({"a": POINTS, "b": []}, title="T", train_length=6)
 
 
-def test_equal_curves_are_named_apart() -> None:
+@pytest.mark.parametrize("width", [COLUMN_WIDTH, TEXT_WIDTH])
+def test_equal_curves_are_named_apart(width: float) -> None:
     series = dict.fromkeys(("after calibration, random", "after calibration, carry", "c"), POINTS)
-    figure: Any = accuracy_curve(series, title="", train_length=6)
+    figure: Any = accuracy_curve(series, title="", train_length=6, width=width)
     figure.draw_without_rendering()
     labels = [text for text in figure.findobj(Text) if text.get_text().replace("\n", " ") in series]
     assert len(labels) == 3
     boxes = [label.get_window_extent() for label in labels]
+    boxes.append(figure.axes[0].get_window_extent())
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
     lines = {str(line.get_label()).replace("\n", " "): line for line in figure.axes[0].lines}
     assert len({lines[name].get_marker() for name in series}) == 3

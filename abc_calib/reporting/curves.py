@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.lines import Line2D
 
 from abc_calib.errors import UsageError
 from abc_calib.reporting.style import (
@@ -31,10 +31,10 @@ DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
 """Solid, dashed, dotted."""
 FIRST = ("after calibration", "ABC", "after", "before calibration", "Vanilla", "before")
 """Stages, whose colours are the first ones; others are those of no stage in whichever figure."""
-FEW = 12
-"""Lengths that have a tick each."""
 LINE = 0.125
 """Inches of a line of a curve's name."""
+NARROW = 5.0
+"""Inches. In narrower figures the names of curves stand above them, in wider ones beside them."""
 SETS = ("random", "carry", "hard")
 """Test sets, in the order of dashes."""
 OF_SETS = re.compile(f", ({'|'.join(SETS)})( and .*)?$")
@@ -92,18 +92,15 @@ def accuracy_curve(
 
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals, none where all problems were
     tested; or, with ``single``, thin: the curve of each seed, by series. Dotted: ``train_length``,
-    where interpolation ends. ``top``: the series that matter, drawn thicker. Each curve is named
-    where it ends; of equal ones the earlier has larger markers. ``width``:
-    in inches.
+    where interpolation ends. ``top``: the series that matter, drawn thicker. Of equal curves the
+    earlier has larger markers. ``width``: in inches.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
         of = f" of {empty[0]}" if empty else ""
         raise UsageError(f"there are no accuracies{of} to draw: run abc eval first")
     lengths = sorted({point[0] for points in series.values() for point in points})
-    names = [wrapped(name, 0.3 * width) for name in series]
-    figure = new_figure(width, max(2.3, 0.7 + LINE * sum(name.count("\n") + 1 for name in names)))
-    axes = figure.add_subplot()
+    figure, axes = _figure(width, list(series))
     axes.axvline(train_length, color="0.35", linewidth=0.9, linestyle=":")
     look = looks(list(series))
     for number, (name, points) in enumerate(series.items()):
@@ -120,21 +117,41 @@ def accuracy_curve(
     note = f"dotted: training length {train_length}"
     if single is None and any(low < high for points in series.values() for *_, low, high in points):
         note += "; shaded: 95 % intervals"
-    note = wrapped(note, 0.6 * width, LABEL_SIZE)
+    inches = (0.9 if width < NARROW else 0.55) * width
+    note = wrapped(note, inches, LABEL_SIZE)
     axes.set_xlabel(f"{unit}\n({note})", linespacing=1.4)
     axes.set_ylabel(measure)
-    _scale(axes, lengths, _named(lengths, train_length, 0.55 * width), "%" in measure)
-    styles = [look[name].style(name in top) for name in series]
-    _name(axes, names, styles, [max(points)[1] for points in series.values()])
+    _scale(axes, _named(lengths, train_length, inches), "%" in measure)
+    styles = {name: look[name].style(name in top) for name in series}
+    _name(axes, styles, [max(points)[1] for points in series.values()])
     return figure
 
 
-def _name(
-    axes: Axes, names: Sequence[str], styles: Sequence[dict[str, Any]], ends: Sequence[float]
-) -> None:
-    """Write the name of each curve at the right, near its end, with a piece of the curve."""
+def _wrapped(names: Iterable[str], width: float) -> list[str]:
+    """Break names of curves into the room that a figure has for them."""
+    return [wrapped(name, (0.85 if width < NARROW else 0.3) * width) for name in names]
+
+
+def _figure(width: float, names: Sequence[str], height: float = 2.3) -> tuple[Figure, Axes]:
+    """Make a figure with room for the names of its curves."""
+    inches = LINE * sum(name.count("\n") + 1 for name in _wrapped(names, width))
+    figure = new_figure(width, height + inches if width < NARROW else max(height, 0.7 + inches))
+    return figure, figure.add_subplot()
+
+
+def _name(axes: Axes, styles: Mapping[str, dict[str, Any]], ends: Sequence[float]) -> None:
+    """Write the name of each curve with a piece of it: above, or at the right, near its end."""
+    figure: Figure = axes.get_figure()  # type: ignore[assignment]
+    names = _wrapped(styles, figure.get_figwidth())
+    if figure.get_figwidth() < NARROW:
+        pieces = [Line2D([], [], **{**style, "markersize": 4}) for style in styles.values()]
+        figure.legend(
+            pieces, names, loc="outside upper left", labelcolor="markeredgecolor", labelspacing=0.2,
+            borderpad=0, borderaxespad=0.2, handlelength=2.4,
+        )  # fmt: skip
+        return
     low, high = axes.get_ylim()
-    inches = axes.get_figure().get_figheight() - 0.7  # type: ignore[union-attr]
+    inches = figure.get_figheight() - 0.7
     heights = [LINE * (name.count("\n") + 1) / inches for name in names]
     order = sorted(range(len(names)), key=lambda k: -ends[k])
     at, room = [(end - low) / (high - low) for end in ends], 1.0
@@ -145,7 +162,7 @@ def _name(
     for k in reversed(order):  # those that were pushed out below
         at[k] = max(at[k], room + heights[k] / 2)
         room = at[k] + heights[k] / 2
-    for y, name, style in zip(at, names, styles, strict=True):
+    for y, name, style in zip(at, names, styles.values(), strict=True):
         axes.plot(
             [1.03, 1.12], [y, y], transform=axes.transAxes, markersize=4, markevery=[1], **style
         )
@@ -155,11 +172,10 @@ def _name(
         )  # fmt: skip
 
 
-def _scale(axes: Axes, lengths: Sequence[int], named: Sequence[int], percent: bool) -> None:
-    """Lengths on a logarithmic axis, of which some are ``named``; ticks at all, if they are few."""
+def _scale(axes: Axes, named: Sequence[int], percent: bool) -> None:
+    """Scale the axes: lengths, of which some are ``named``, by their logarithm."""
     axes.set_xscale("log")
-    axes.set_xticks(lengths if len(lengths) <= FEW else [], minor=True)
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xticks([], minor=True)
     axes.set_xticks(named, [f"{length:,}" for length in named])
     if percent:
         axes.set(ylim=(-4, 104), yticks=[0, 25, 50, 75, 100])
@@ -180,7 +196,7 @@ def _named(lengths: Sequence[int], first: int, inches: float) -> list[int]:
     named: list[int] = []
     for x in sorted(lengths, key=rank):
         if all(
-            points * abs(math.log(x / y)) >= SMALL * (len(f"{x:,}{y:,}") + 2) / 3 for y in named
+            points * abs(math.log(x / y)) >= 0.3 * SMALL * (len(f"{x:,}{y:,}") + 1) for y in named
         ):
             named.append(x)
     return sorted(named)
@@ -189,8 +205,8 @@ def _named(lengths: Sequence[int], first: int, inches: float) -> list[int]:
 @styled
 def history_curve(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
     """Held-out accuracy in percent against the step of each training, by name."""
-    figure = new_figure(COLUMN_WIDTH, 2.1)
-    axes, look = figure.add_subplot(), looks(list(histories))
+    figure, axes = _figure(COLUMN_WIDTH, list(histories), height=2.0)
+    look = looks(list(histories))
     for name, history in histories.items():
         steps = [entry["step"] for entry in history]
         accuracy = [entry["validation_accuracy"] for entry in history]
@@ -200,6 +216,5 @@ def history_curve(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> Fig
     axes.set_ylim(-4, 104)
     plain_axes(axes)
     ends = [history[-1]["validation_accuracy"] for history in histories.values()]
-    texts = [wrapped(name, 0.3 * COLUMN_WIDTH) for name in histories]
-    _name(axes, texts, [look[name].style(False) for name in histories], ends)
+    _name(axes, {name: look[name].style(False) for name in histories}, ends)
     return figure
