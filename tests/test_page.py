@@ -98,7 +98,7 @@ def test_runs_are_compared_by_task(both):
     assert [[run["index"] for run in panel["runs"]] for panel in panels] == [[0, 1], [2]]
     assert together(both[1:]) == []
     text = rendered([*both, other])
-    assert text.count('id="task-') == 2 and "Successor, Parity" in text
+    assert text.count('class="beside"') == 2 and "Successor, Parity" in text
 
 
 def test_every_word_that_is_explained_stands_on_a_page(both):
