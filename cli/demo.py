@@ -54,6 +54,7 @@ def demo(
     rule = make_task(task, base=base)
     short = f"{task.replace('_', ' ')} with at most {rule.train_length} {rule.unit}"
     say(f"A small Transformer learns {short}; is it right on longer problems after calibration?")
+    say("Five steps; for addition some three minutes in all.")
     started = time.perf_counter()
     work: Any = {"device": device, "progress": False}
     with training("1/5 training", None) as on_step:

@@ -110,8 +110,8 @@ def find(word: str, name: str) -> Any:
         return kind.classes[name]
     points = kind.installed
     if name not in points:
-        message = unknown(word, name, [*kind.classes, *points])
-        raise UsageError(f"{message}; one of your own comes with --plugin FILE.py")
+        own = "one of your own comes with --plugin FILE.py"
+        raise UsageError(unknown(word, name, [*kind.classes, *points], own))
     point = points[name]
     package = f"{point.dist.name} {point.dist.version}" if point.dist else point.module
     try:

@@ -37,6 +37,8 @@ def accuracy_table(
     for name in rows_by_name:
         names += [name, f"{name}, 95 % interval"] if intervals else [name]
     counts = {row["n"] for rows in rows_by_name.values() for row in rows}
+    if any(row.get("set") == "carry" for rows in rows_by_name.values() for row in rows):
+        caption = caption and f"{caption} (carry: problems with long carries)"
     samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
     caption = caption and f"{caption}. {samples} problems per length"
     return Table(names, lines, right=names, title=title, caption=caption, label=label)
