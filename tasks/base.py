@@ -25,14 +25,18 @@ MOST_TRIES = 20
 """Draws of a number of problems, where many that are drawn are not sources."""
 
 
-def unknown(what: str, name: str, names: Collection[str], own: str = "") -> str:
+def unknown(what: str, name: str, names: Collection[str], advice: str = "") -> str:
     """What to say of a name that a registry does not hold: the one that is meant, or all.
 
-    ``own``: what to do if it is the user's own.
+    ``advice``: what to do where none is near, or besides.
     """
     holding = [other for other in names if name and other.endswith(f"-{name}")]
     near = holding or difflib.get_close_matches(name, names, 1, cutoff=0.8)
-    hints = [f"did you mean {near[0]}?", own] if near else [own, f"choose one of {', '.join(names)}"]
+    hints = (
+        [f"did you mean {near[0]}?", advice]
+        if near
+        else [advice, f"choose one of {', '.join(names)}"]
+    )
     return f"unknown {what} {name!r}: {'; '.join(filter(None, hints))}"
 
 

@@ -89,8 +89,8 @@ def word_fault(word: str | None, symbols: Collection[str]) -> str:
     """What is wrong with a word that is written."""
     if word in (None, ROW, END) or word in symbols:
         return ""
-    known = f"they are {', '.join([*symbols][:10])}{', ...' * (len(symbols) > 10)}"
-    return f"{shortened(repr(word))} is written and is not a symbol: {known}"
+    allowed = f"they are {', '.join([*symbols][:10])}{', ...' * (len(symbols) > 10)}"
+    return f"{shortened(repr(word))} is written and is not a symbol: {allowed}"
 
 
 def digit_fault(base: int) -> Fault:

@@ -212,11 +212,11 @@ def column_machine(
     step, end = guarded(step, "step", digit_fault(base)), guarded(end, "end", last_fault(base))
     letters = [*product(range(base), repeat=len(tapes))]
     moves = dict[Any, list[tuple[Any, int]]]()
-    known = dict.fromkeys(_hashable(starts))
-    for state in (queue := [*known]):
+    reached = dict.fromkeys(_hashable(starts))
+    for state in (queue := [*reached]):
         moves[state] = [step(state, *column) for column in letters]
-        new = dict.fromkeys(after for after, _ in moves[state] if after not in known)
-        known |= new
+        new = dict.fromkeys(after for after, _ in moves[state] if after not in reached)
+        reached |= new
         queue += new
         _check_count(queue[-1], len(queue), len(letters))
     try:

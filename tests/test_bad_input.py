@@ -41,7 +41,7 @@ def refused(abc, tmp_path):
 
 REFUSED = """
 abc train sucessor => unknown task 'sucessor': did you mean successor?
-abc train addition --layers two => --layers two: an option of gru, not of transformer; did you mean decoder_layers or encoder_layers?
+abc train addition --layers two => --layers two: an option of gru, not of transformer; did you
 abc train parity --base 10 => parity is defined on bits: base 10 is not possible, only 2
 abc train successor --model foreign => unknown model 'foreign': choose transformer or decoder or gru
 abc train successor --preset huge => unknown preset 'huge': choose one of default, paper
@@ -83,7 +83,7 @@ abc predict 7 --run nowhere => there is no run nowhere: abc runs lists them
 abc heatmap --format gif => --format gif: give pdf, svg or png
 abc heatmap --sites nose => --sites nose: give encoder, self or cross
 abc heatmap --sites encoder => has no encoder-attention: choose self, cross
-abc demo walk => unknown task 'walk': one of your own comes with --plugin FILE.py; choose one of successor, 
+abc demo walk => unknown task 'walk': one of your own comes with --plugin FILE.py; choose
 abc train successor --workers 2 => no such option: --workers
 abc certify --seeds 3 => no such option: --seeds (abc certify --help lists all)
 abc train addition --lr 1 => no such option: --lr (did you mean --learning-rate?)

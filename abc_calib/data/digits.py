@@ -251,10 +251,10 @@ class DigitData(Data):
             last=self.task.read("10") == "1",
         )
 
-    def _spelled(self, **more: Any) -> dict[str, Any]:
+    def _spelled(self, **facts: Any) -> dict[str, Any]:
         names = ("notation", "operator", "usage")
         digits = self.task.symbols[: self.task.base]
-        return {**{name: getattr(self.task, name) for name in names}, "digits": digits, **more}
+        return {**{name: getattr(self.task, name) for name in names}, "digits": digits, **facts}
 
     @property
     def no_window(self) -> str:

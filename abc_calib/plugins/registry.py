@@ -110,8 +110,8 @@ def find(word: str, name: str) -> Any:
         return kind.classes[name]
     points = kind.installed
     if name not in points:
-        own = "one of your own comes with --plugin FILE.py"
-        raise UsageError(unknown(word, name, [*kind.classes, *points], own))
+        advice = "one of your own comes with --plugin FILE.py"
+        raise UsageError(unknown(word, name, [*kind.classes, *points], advice))
     point = points[name]
     package = f"{point.dist.name} {point.dist.version}" if point.dist else point.module
     try:
@@ -128,5 +128,5 @@ def find(word: str, name: str) -> Any:
 def in_words(error: BaseException) -> str:
     """``ValueError: what it says``, on one line, with the notes that it has."""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
-    said = shortened(" ".join(f"{type(error).__name__}: {text}".split()).rstrip(": "), 200)
-    return ", ".join([said, *getattr(error, "__notes__", ())])
+    sentence = shortened(" ".join(f"{type(error).__name__}: {text}".split()).rstrip(": "), 200)
+    return ", ".join([sentence, *getattr(error, "__notes__", ())])

@@ -242,8 +242,8 @@ class Spot:
         self.starts = self._starting(self.row)
         if self.starts and self.row and not rule.listed:
             tapes = rule.first.tapes
-            known = [(k, column, [v]) for (k, column), v in self.digits.items() if k in tapes]
-            pins = {(tapes.index(k), column): codes for k, column, codes in known}
+            pinned = [(k, column, [v]) for (k, column), v in self.digits.items() if k in tapes]
+            pins = {(tapes.index(k), column): codes for k, column, codes in pinned}
             self.runs = Runs(rule.first, [self._letters(tape) for tape in tapes], pins)
             self.starts = self._starting(0)
         self.possible = bool(self.starts)

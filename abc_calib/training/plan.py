@@ -94,7 +94,7 @@ def options_of(kind: str, keywords: dict[str, Any]) -> tuple[dict[str, Any], dic
     of_model, of_training = take(model_options, keywords), take(TrainOptions, keywords)
     for name, value in keywords.items():
         if kinds := [k for k, group in MODEL_OPTIONS.items() if name in group.model_fields]:
-            near = [own for own in model_options.model_fields if own.endswith(f"_{name}")]
+            near = [field for field in model_options.model_fields if field.endswith(f"_{name}")]
             hint = f"did you mean {' or '.join(near)}?" if near else "leave it out"
             rule = f"an option of {' and '.join(kinds)}, not of {kind}; {hint}"
             raise OptionError(name, value, rule)

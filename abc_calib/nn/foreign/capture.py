@@ -116,8 +116,8 @@ def listed_batches(batches: Batch | Iterable[Batch], stream: bool) -> list[Batch
             raise UsageError(
                 "no batches: give at least one, of tensors input_ids, attention_mask and labels"
             )
-        given = (ids, named.get("attention_mask", ids), labels)
-        sources, mask, outputs = shapes = [tuple(getattr(x, "shape", ())) for x in given]
+        tensors = (ids, named.get("attention_mask", ids), labels)
+        sources, mask, outputs = shapes = [tuple(getattr(x, "shape", ())) for x in tensors]
         sized = len(sources) == len(outputs) == 2 and 0 not in sources and mask == sources
         if not sized or outputs[: 1 + stream] != sources[: 1 + stream]:
             raise UsageError(
@@ -173,8 +173,8 @@ def laid_out(weights: Mapping[Any, Any], batch: Batch, marks: Marks) -> Attentio
     rows: dict[Site, Tensor] = {"encoder": at >= 0, "self": labels >= 0, "cross": labels >= 0}
     layers = {site: _counted(site, x, rows[site]) for site, x in layers.items()}
     if stream:
-        own, cross = ([picked(x, keys, 3) for x in layers["self"]] for keys in (output, at))
-        layers = {"encoder": (), "self": (*own,), "cross": (*cross,)}
+        selfs, cross = ([picked(x, keys, 3) for x in layers["self"]] for keys in (output, at))
+        layers = {"encoder": (), "self": (*selfs,), "cross": (*cross,)}
     else:
         layers |= {site: tuple(picked(x, at, 3) for x in layers[site]) for site in SOURCES}
     for number, layer in enumerate(layers["self"]):
