@@ -40,15 +40,21 @@ class Layers:
         self, windows: Iterator[tuple[int, np.ndarray]]
     ) -> Iterator[tuple[int, np.ndarray, Tensor]]:
         """Give node, windows and margins of them."""
+        tokens = self.blocks.tokens["self"]
         for together in _together(windows):
             each: dict[int, list[np.ndarray]] = {}
             for node, codes in together:  # a node may be there in several parts
                 each.setdefault(node, []).append(distinct(codes % self.listing.radix(node)))
-            needed, states = self._needed(each), dict[int, States]()
+            needed, states = self._needed({**each}), dict[int, States]()
+            last = {below: node for node in sorted(needed) for below, _ in self.nodes[node].below}
             for node, codes in sorted(needed.items()):
-                chunks = np.split(codes, range(CHUNK, len(codes), CHUNK))
-                computed = [self._state(node, chunk, needed, states) for chunk in chunks]
-                states[node] = States(torch.cat(computed))
+                rows = tokens.new_empty(len(codes), tokens.shape[1])
+                for chunk in range(0, len(codes), CHUNK):
+                    some = slice(chunk, chunk + CHUNK)
+                    rows[some] = self._state(node, codes[some], needed, states)
+                states[node] = States(rows)
+                for unread in {k for k in states if last.get(k) == node} - each.keys():
+                    del states[unread]
             for node, codes in together:
                 right, value = np.divmod(codes, self.listing.radix(node))
                 where = np.searchsorted(needed[node], value)
