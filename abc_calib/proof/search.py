@@ -81,20 +81,24 @@ def failing_sources(
     widest: int,
     rng: np.random.Generator,
     near: bool = False,
+    windows: int | None = None,
 ) -> Iterator[tuple[int, int, str]]:
     """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
 
     Gives the node, the number of its failing window and the source; nodes by turns. ``near`` as in
-    ``Witnesses.sources``.
+    ``Witnesses.sources``. ``windows``: how many are tried, by default all.
     """
     task = proof.data.task
     witnesses = Witnesses(task.rule_task, proof.listing)
     most = max((len(checked.failing) for checked in checks), default=0)
-    for number, checked in itertools.product(range(most), checks):
-        if number < len(checked.failing):
-            code = int(checked.failing[number])
-            for _, problem in witnesses.sources(checked.node, code, each, widest, rng, near):
-                yield checked.node, number, task.plain(task.render(problem), 0)
+    turns = (
+        (checked.node, number, int(checked.failing[number]))
+        for number, checked in itertools.product(range(most), checks)
+        if number < len(checked.failing)
+    )
+    for node, number, code in itertools.islice(turns, windows):
+        for _, problem in witnesses.sources(node, code, each, widest, rng, near):
+            yield node, number, task.plain(task.render(problem), 0)
 
 
 def counterexamples(

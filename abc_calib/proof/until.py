@@ -40,6 +40,9 @@ DRAWN, LATER = 30_000, 10**9
 SOURCES, ROW_SOURCES = 200, 40
 """Sources made of the windows that are below the floor, those of least margin first; the latter
 where outputs have rows, since one takes up to a second there."""
+ROW_WINDOWS = 100
+"""Windows of rows that sources are made of at a time: those without one of the training's length
+take longest."""
 MOST, MOST_DRAWN = 400, 4000
 """Of them all that are kept, the latest; the latter where they are drawn (``hard_to_learn``)."""
 SHARE, SHARE_DRAWN = 0.25, 0.5
@@ -117,7 +120,8 @@ class MarginStopping:
     def _mine(self, proof: Proof, checked: list[Checked], rng: np.random.Generator) -> None:
         """Keep training problems, of the training length at most, with windows that fail."""
         data: Any = proof.data
-        drawn = failing_sources(proof, checked, 2, data.length, rng, near=True)
+        tried = ROW_WINDOWS if proof.rule.in_rows else None
+        drawn = failing_sources(proof, checked, 2, data.length, rng, near=True, windows=tried)
         texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.sources))
         self._keep([text for text in texts if data.may_train(data.task.parse(text))])
 
