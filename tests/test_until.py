@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from conftest import CALIBRATED, VANILLA, assert_same_weights
@@ -19,6 +20,7 @@ from abc_calib.nn.base import in_float64
 from abc_calib.nn.build import build_model
 from abc_calib.proof import until
 from abc_calib.proof.prove import check, prepare, windows_inside
+from abc_calib.proof.search import failing_sources
 from abc_calib.proof.until import certain
 from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
@@ -62,6 +64,13 @@ def test_what_is_below_the_floor_is_put_into_training_numbers(run, monkeypatch):
         assert data.size_of(one) <= data.length
         assert data.split.allows(one, held_out=False)[0]
         assert float(margins(in_float64(model), data.lay_out(one)).min()) <= least + 0.5
+
+
+def test_sources_are_looked_for_of_so_many_windows(run):
+    proof = prepare(run.load_model(), run.data)
+    checked = check(proof, floor=1e9)
+    sources = failing_sources(proof, checked, 2, 6, np.random.default_rng(0), windows=3)
+    assert 1 <= len({(node, number) for node, number, _ in sources}) <= 3
 
 
 def test_all_of_very_many_windows_are_looked_at_now_and_then(run, monkeypatch):
