@@ -95,14 +95,15 @@ def prove(
     Examples: **abc prove addition --seeds 3** · **abc prove addition --seed 11 --base 16** ·
     **abc prove parity --model decoder**
     """
-    from abc_calib.reporting.page.commands import commands
+    from abc_calib.reporting.page.commands import commands, plugin_flags
 
     work: Any = {"folder": out, "minutes": options.minutes, "track": track, **keywords}
     verdicts = []
     for number in range(seed, seed + seeds):
         run, certificate = abc.certified(task, number, **work)
         verdicts.append(verdict(run, certificate))
-        say(f"seed {number}: {certificate.outcome}, as by {'; '.join(commands(run))}; abc certify")
+        typed = "; ".join([*commands(run), f"abc certify{plugin_flags(run.config)}"])
+        say(f"seed {number}: {certificate.outcome}, as by {typed}")
     return Result(
         [result.data for result in verdicts],
         [part for result in verdicts for part in result.shown],
@@ -121,6 +122,6 @@ def verdict(run: abc.Run, certificate: abc.Certificate) -> Result:
         shown.append(f"verified by dense attention, on some sources: smallest margin {least}")
         if by := certificate.verified.get("check_py"):
             windows, least = grouped(str(by["windows"])), by["smallest_margin"]
-            shown.append(f"check.py agrees: {windows} windows, smallest margin {least}")
+            shown.append(f"check.py agrees: of all {windows} windows, smallest margin {least}")
     page = f"how and why: {run.path / 'certificate.md'}"
     return Result({"run": str(run), **asdict(certificate)}, shown, [page])

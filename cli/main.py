@@ -77,7 +77,7 @@ def refused(error: Any) -> str:
     unexpected = re.search(r"^Got unexpected .*(--[a-z][\w-]*)", message)
     option = unexpected[1] if unexpected else getattr(error, "option_name", "")
     hint = hint_at(option, context.command) if context is not None and option else ""
-    if context is not None and option and (hint or not unexpected):
+    if context is not None and option:
         command = f"abc {context.info_name}" if context.parent else "abc"
         hint = hint or f"{command} --help lists all"
         return hint if hint[0] == "-" else f"no such option: {option} ({hint})"

@@ -60,7 +60,7 @@ def train(
     **abc train --resume runs/addition-vanilla-seed3-1**
     """
     if (task is None) == (resume is None):
-        raise UsageError("name a task (abc tasks lists them), or a run to --resume")
+        raise UsageError("give either a task (abc tasks lists them) or a run to --resume")
     if task is not None:
         work: Any = {"out": out, "device": device, "track": track, "finetune": finetune}
         return trained(abc.train(task, **work, **keywords))
@@ -71,6 +71,7 @@ def train(
 
 def trained(run: abc.Run, *remarks: str) -> Result:
     """Report how a training ended, what comes next, and ``remarks``."""
+    from abc_calib.reporting.page.commands import plugin_flags
     from abc_calib.training.trainer import INTERPOLATED, THROUGHOUT
 
     result, stage, over = run.result, run.config.stage, run.history()[-1].get("over")
@@ -81,17 +82,18 @@ def trained(run: abc.Run, *remarks: str) -> Result:
         f"{run.config.train.length} {run.task.unit} after {result['steps']} steps, "
         f"{result['seconds']:.0f} s"
     )
+    flags = plugin_flags(run.config)
     if over == "lines":
-        then = "its lines decide what is written; next: abc calibrate"
-    elif right < 100 * (THROUGHOUT if stage == "vanilla" else INTERPOLATED):
+        then = f"its lines decide what is written; next: abc calibrate{flags}"
+    elif not over and right < 100 * (THROUGHOUT if stage == "vanilla" else INTERPOLATED):
         then = (
             f"it has not learned its training problems: {100 - right:.4g} % of held-out ones are "
             "wrong; try another --seed or more --steps"
         )
     elif stage == "vanilla" and not run.fresh_model().no_lines:
-        then = "next: abc calibrate --dirs diag,anti,vert"
+        then = f"next: abc calibrate --dirs diag,anti,vert{flags}"
     else:
-        then = "next: abc eval --max-len 50" if stage == "calibrated" else "next: abc eval"
+        then = f"next: abc eval{' --max-len 50' * (stage == 'calibrated')}{flags}"
     if over == "windows":
         why = "every case that was looked at is right by 3 or more (--no-stop-early goes on)"
         remarks = (f"ended before step {run.config.train.steps:,}: {why}", *remarks)
@@ -202,7 +204,8 @@ def say_lines(calibration: Calibration) -> None:
     for note, meaning in NO_LINE.items():
         if count := sum(row.note == note for row in calibration.table):
             say(f"{count} heads have no line; they {meaning}")
-    say("assigned: no line found in these heads; they use one of their layer's")
+    if any("assigned" in row[-1] for row in rows):
+        say("assigned: no line found in these heads; they use one of their layer's")
 
 
 def compared(run: abc.Run) -> list[str]:

@@ -20,14 +20,12 @@ from abc_calib.runs import Run
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "addition": ("addition-seed0-calibrated", "addition-seed0-vanilla"),
-    "addition-vanilla": ("addition-seed0-vanilla",),
     "multiplication": ("zoo:multiplication",),
     "parity": ("zoo:parity",),
     "long_multiplication": ("zoo:product",),
 }
 SHOTS = {
     "addition": (1280, 1000, False),
-    "addition-vanilla": (1280, 1000, False),
     "multiplication": (1280, 1000, True),
     "parity": (390, 844, False),
     "long_multiplication": (1280, 1000, False),

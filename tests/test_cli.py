@@ -144,9 +144,20 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
     assert "decodes no training sample correctly" in abc("calibrate", "--force").error(1)
 
 
-@pytest.mark.parametrize(("right", "then"), [(99.2, "next: abc calibrate"), (98.5, "it has not")])
-def test_what_is_right_enough_to_calibrate_is_told_to(tiny, right, then):
+@pytest.mark.parametrize(
+    ("right", "ended", "then"),
+    [
+        (99.2, {}, "next: abc calibrate"),
+        (98.5, {}, "it has not"),
+        (98.5, {"over": "held out"}, "next: abc calibrate"),
+    ],
+)
+def test_what_is_right_enough_to_calibrate_is_told_to(tiny, right, ended, then):
     change_json(tiny.vanilla / "result.json", validation_accuracy=right, interpolated=False)
+    history = tiny.vanilla / "history.jsonl"
+    last = json.loads(history.read_text().splitlines()[-1])
+    last.pop("over", None)
+    history.write_text(json.dumps(last | ended) + "\n")
     vouch(tiny.vanilla)
     assert trained(Run.open(tiny.vanilla)).remarks[-1].startswith(then)
 

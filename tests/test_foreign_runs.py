@@ -109,6 +109,8 @@ def test_from_a_folder_to_answers_of_any_length(reversing, tmp_path):
     assert told["answer"] == "43210123456789" and told["correct"] is None
     assert told["attended"][0][0]["place"] == "a0"
     assert json.loads(invoke("predict", "12=", "--json").out)["correct"] is True
+    unread = invoke("predict", "12a=")
+    assert unread.code == 2 and "'12a=': the tokenizer has no token for 'a'" in unread.err
 
     drawn = invoke("heatmap", "--digits", "8", "--format", "png", "--out", str(tmp_path), "-q")
     assert drawn.code == 0, drawn.err

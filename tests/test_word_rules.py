@@ -407,7 +407,7 @@ def test_what_can_be_said_before_a_training():
     with pytest.raises(TaskError, match="'2' is written and is not a symbol"):
         machine(["0", "1"], lambda state, word: (0, "2"), 0)
     (text,) = look_ahead(get_task("dedupe")).text
-    assert "but not certified: it has no rule, since its class says no step" in text
+    assert "and evaluated, but not certified: it has no rule" in text
     with pytest.raises(TaskError, match="300 symbols"):
         machine([str(k) for k in range(300)], lambda state, word: (0, word), 0)
 

@@ -90,7 +90,7 @@ class Check:
         if math.isinf(self.windows):
             sees = "a token of the output sees the whole source, so longer ones may fail"
         return (
-            f"lines above {self.threshold:.0%} of a head's attention ({self.lines}, {sees}): "
+            f"lines above {self.threshold:.0%} of a head's attention ({sees}): "
             f"{100 * self.accuracy:.1f} % on lengths left out"
         )
 

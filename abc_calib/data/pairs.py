@@ -300,6 +300,9 @@ class PairData(Data):
         targets = [[*ids, vocabulary.eos] for ids in written]
         for row, target in enumerate(problems.target):
             if not target:  # unknown: up to the longest
+                if unread := vocabulary.unread([source := problems.source[row]]):
+                    signs = ", ".join(map(repr, unread))
+                    raise UsageError(f"{source!r}: the tokenizer has no token for {signs}")
                 widest = self.size_of(problems.take(np.array([row])))
                 targets[row] = [vocabulary.eos] * self.output_steps(widest)
         return Batch(self._filled(sources), self._filled(targets), problems)

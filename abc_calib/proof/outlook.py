@@ -54,8 +54,9 @@ class Outlook:
         """The same in sentences."""
         if self.states is None:
             return [
-                f"{self.task} can be trained, calibrated and evaluated, but not certified: it has "
-                "no rule, since its class says no step (docs/rules.md)"
+                f"{self.task} can be trained and evaluated, but not certified: it has no rule, "
+                "since its class says no step (docs/rules.md); abc calibrate tries whether lines "
+                "decide what it writes"
             ]
         before = f"the {self.columns} columns" if self.columns > 1 else "the column"
         columns = f"that column and {before} before it" if self.columns else "that column alone"

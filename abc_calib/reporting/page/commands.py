@@ -31,7 +31,7 @@ def commands(run: Run) -> list[str]:
         first = usual_of(config, config.base)
         return [_first(first), _calibrate(first, config)]
     is_repair = parent.config.stage == "calibrated"
-    again = "abc repair" + _plugins(config) if is_repair else _calibrate(parent.config, config)
+    again = "abc repair" + plugin_flags(config) if is_repair else _calibrate(parent.config, config)
     return [*before, again]
 
 
@@ -74,7 +74,7 @@ def _first(config: RunConfig) -> str:
         return _in_python(f"{''.join(loads)}abc.train({', '.join([repr(config.task), *keywords])})")
     parts = [_flag(flag_of(name), value) for name, value in {**options, **choices}.items()]
     parts += _other_flags(usual.model, config.model) + _other_flags(usual.train, config.train)
-    return " ".join(["abc train", config.task, *parts]) + _plugins(config)
+    return " ".join(["abc train", config.task, *parts]) + plugin_flags(config)
 
 
 def _in_python(call: str) -> str:
@@ -87,7 +87,8 @@ def _files(config: RunConfig) -> list[str]:
     return [*dict.fromkeys(file for file in files if file)]
 
 
-def _plugins(config: RunConfig) -> str:
+def plugin_flags(config: RunConfig) -> str:
+    """Return what a command needs to find a run's own task and schemes; empty where it has none."""
     return "".join(f" --plugin {shlex.quote(file)}" for file in _files(config))
 
 
@@ -97,7 +98,7 @@ def _calibrate(first: RunConfig, config: RunConfig) -> str:
     parts += [f"--scheme {shlex.quote(scheme)}"] if scheme != "none" else []
     parts += _other_flags(usual.model, config.model)
     parts += _other_flags(usual.calibration or finding, config.calibration or finding)
-    return " ".join([*parts, *_other_flags(usual.train, config.train)]) + _plugins(config)
+    return " ".join([*parts, *_other_flags(usual.train, config.train)]) + plugin_flags(config)
 
 
 def _other(usual: Options, options: Options) -> dict[str, Any]:
