@@ -217,6 +217,7 @@ class Arithmetic(Task):
         numbers[0] = last * self.widths(3)[0]
         many = f"{self.count} numbers" if self.count else "numbers"
         form = f"{many} of digits 0-{last} with {self.operator} between"
+        form += ", the second of one digit" if self.widths(3)[1:] == (1,) else ""
         if len(numbers) == 1:
             form = f"a number of digits 0-{last}"
         return f"{form}, as in {(self.operator or '').join(numbers)!r}"

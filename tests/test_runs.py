@@ -139,7 +139,7 @@ def test_a_run_that_was_changed_is_refused(tiny, abc):
     assert line.startswith(f"{tiny.calibrated / 'result.json'} was changed (")
     (tiny.vanilla / "history.jsonl").write_text("")
     for make in (stages.calibrate, stages.certify, stages.repair):
-        with pytest.raises(AbcError, match=r"history\.jsonl is not the file that result\.json"):
+        with pytest.raises(AbcError, match=r"history\.jsonl is not the file of this run"):
             make(Run(tiny.vanilla))
 
 

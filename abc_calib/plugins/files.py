@@ -118,7 +118,7 @@ def _execute(path: Path, content: bytes, module: ModuleType) -> None:
         line = error.lineno if isinstance(error, SyntaxError) else _line(error, str(path))
         at = f", line {line}" if line else ""
         raise UsageError(
-            f"plugin {path} does not import{at} ({in_words(error)}): mend it"
+            f"plugin {path} does not import{at} ({in_words(error)}): mend it (docs/own-task.md)"
         ) from None
 
 

@@ -52,7 +52,8 @@ def only_ours(run: Run, command: str) -> None:
     if model_type(run.config.kind).in_whole_sources:
         raise UsageError(
             f"{command} computes the layers of this program's own models, and {run} is a "
-            f"{run.config.model.label}: abc certify tests those, which proves nothing"
+            f"{run.config.model.label}: abc certify tests it, which proves nothing, and its folder "
+            "model can be shared"
         )
 
 

@@ -75,13 +75,14 @@ class Outlook:
 def look_ahead(task: Task) -> Outlook:
     """What can be said of a task before a training, by its default data.
 
-    ``UsageError`` where it answers by code of its own; ``Hopeless`` where no
-    window tells what is written, where a row that it may write has no next one, or where there are
-    too many windows.
+    ``UsageError`` where it answers by code of its own; ``Hopeless`` where no window tells what is
+    written, where a row that it may write has no next one, or where there are too many windows.
+    Without a rule its first problems are drawn, and whatever they raise is raised.
     """
     data = make_data(task, build(TrainOptions, length=task.train_length, sampling=task.sampling))
     options: Any = task
     if (rule := task.rule()) is None:
+        data.training(0, 8)
         return Outlook(task.name)
     try:
         check_allowed(options.rule_task, rule)

@@ -95,8 +95,8 @@ def check_files(folder: Path, record: Mapping[str, Any], source: str) -> None:
     for name in dict.fromkeys([*files, *recorded_files(folder, ended=source == RESULT)]):
         if problem := _problem(folder / name, files.get(name)):
             raise AbcError(
-                f"{folder / name} is not the file that {source} vouches for (it {problem}): put it "
-                "back, or train again"
+                f"{folder / name} is not the file of this run (it {problem}; {source} has its "
+                "hash): put it back, or train again"
             )
 
 
