@@ -399,5 +399,5 @@ def test_a_checkpoint_of_another_model_is_refused(start):
     _, small = checkpoint(start, "a")
     run, path = checkpoint(start, "b", model={"width": 16})
     path.write_bytes(small.read_bytes())
-    with pytest.raises(AbcError, match=r"config\.json is not the file that checkpoint\.saf"):
+    with pytest.raises(AbcError, match=r"config\.json is not the file of this run"):
         trainer(run).train()
