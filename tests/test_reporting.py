@@ -100,6 +100,8 @@ def test_heads_without_a_line_are_marked_in_one_way(calibrated: Run) -> None:
     table.write_text(table.read_text().replace(",sink", ",transparent"))
     (figure,) = heatmap_figures(calibrated, sites=("cross",)).values()
     assert "no line, reads &" in texts(figure) and "transparent" not in texts(figure)
+    (figure,) = heatmap_figures("zoo:product", sites="self", layer=2).values()
+    assert texts(figure).count("no line") == 8
 
 
 @pytest.mark.parametrize(
