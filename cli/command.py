@@ -54,7 +54,20 @@ RunArgument = Annotated[
 TaskArgument = Annotated[
     str, typer.Argument(help="The task: see abc tasks.", autocompletion=task_names)
 ]
-Figures = Annotated[Path | None, typer.Option(help="Folder; RUN/figures by default.")]
+
+
+def folder_of_figures(out: Path | None) -> Path | None:
+    """Return the folder that ``--out`` names; ``UsageError`` where it is the name of a figure."""
+    kind = out.suffix[1:].lower() if out else ""
+    if kind in ("pdf", "svg", "png"):
+        raise UsageError(f"--out {typed(out)}: name a folder; --format {kind} chooses the kind")
+    return out
+
+
+Figures = Annotated[
+    Path | None,
+    typer.Option(help="Folder; RUN/figures by default.", callback=folder_of_figures),
+]
 Out = Annotated[Path | None, typer.Option(help="The folder to make, instead of one in runs/.")]
 Device = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],

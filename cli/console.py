@@ -82,18 +82,26 @@ def show(part: str | Table, console: Console | None = None) -> None:
 
 
 def show_table(table: Table, console: Console) -> None:
-    """Write the columns of a table that hold something, as wide as the terminal."""
+    """Write the columns of a table that hold something, as wide as the terminal.
+
+    Where it is narrow, a column ``run`` is folded before a word of the others is broken.
+    """
     drawn = RichTable(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, padding=(0, 1)
     )
     cells = [[Text(visible(table.text(cell))) for cell in row] for row in table.rows]
     full = [k for k in range(len(table.columns)) if not cells or any(row[k] for row in cells)]
+    texts = {k: " ".join([table.columns[k], *(row[k].plain for row in cells)]) for k in full}
+    words = {k: max(map(len, text.split()), default=0) for k, text in texts.items()}
+    room = console.width - sum(words[k] + 2 for k in full if table.columns[k] != "run")
     for k in full:
         name = table.columns[k]
         side: Any = "right" if name in table.right else "left"
-        longest = max((row[k].cell_len for row in cells), default=0)
-        is_whole = name == "run" and longest <= console.width // 2  # to be copied
-        drawn.add_column(Text(visible(name)), justify=side, overflow="fold", no_wrap=is_whole)
+        most = max(room, 12) if name == "run" else None
+        is_whole = most is not None and all(row[k].cell_len <= most for row in cells)
+        drawn.add_column(
+            Text(visible(name)), justify=side, overflow="fold", no_wrap=is_whole, max_width=most
+        )
     for row in cells:
         drawn.add_row(*(row[k] for k in full))
     if table.title:

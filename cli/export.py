@@ -12,7 +12,7 @@ from abc_calib.config import CertifyOptions, DrawOptions, EvaluateOptions, Figur
 from abc_calib.errors import UsageError
 from abc_calib.text import counted
 from cli.certify import certified_first
-from cli.command import Figures, Out, RunArgument, command, run_names
+from cli.command import Figures, Out, RunArgument, command, folder_of_figures, run_names
 from cli.console import Result, say, typed
 
 Runs = Annotated[list[str], typer.Argument(help="Run folders or names.", autocompletion=run_names)]
@@ -20,7 +20,10 @@ Labels = Annotated[
     str | None,
     typer.Option(help="Names of the runs, with commas between; by default what differs."),
 ]
-Folder = Annotated[Path | None, typer.Option(help="Folder; runs/figures by default.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(help="Folder; runs/figures by default.", callback=folder_of_figures),
+]
 
 
 @command()

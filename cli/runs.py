@@ -47,7 +47,9 @@ def runs(action: Action = None, everything: Everything = False, yes: Yes = False
     table = Table(FIELDS, cells, caption="Runs", label="tab:runs")
     if records:
         shown = Table(COLUMNS, [*map(cells_of, records)], right=("held-out",))
-        return Result(records, [shown], table=table)
+        states = [record["state"] for record in records]
+        unreadable = [state for state in states if state.startswith("unreadable")]
+        return Result(records, [shown], unreadable, table)
     nothing = f"there is no run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)
 
@@ -87,20 +89,18 @@ def verdict_of(run: abc.Run) -> str | None:
 
 
 def cells_of(record: dict[str, Any]) -> list[object]:
-    """Return the same for people: where it lies under the root, and what is wrong with it."""
+    """Return the same for people: where it lies under the root."""
     from abc_calib.files import runs_root
     from abc_calib.runs.run import STAGES
 
     path, root = Path(record["run"]), runs_root()
-    name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-    state = record["state"]
     held_out, base = map(record.get, ("held_out", "base"))
     return [
-        f"{name} ({state})" if state.startswith("unreadable") else name,
+        str(path.relative_to(root) if path.is_relative_to(root) else path),
         f"{record.get('task') or ''}{'' if base in (None, 10) else f', base {base}'}",
         STAGES.get(record.get("stage", ""), "").partition(" ")[0],
         record.get("scheme"),
-        state.partition(":")[0] if held_out is None else f"{held_out:.2f} %",
+        record["state"].partition(":")[0] if held_out is None else f"{held_out:.2f} %",
         record.get("certificate"),
     ]
 

@@ -17,6 +17,7 @@ from abc_calib.data import make_data
 from abc_calib.errors import AbcError
 from abc_calib.nn import hub
 from abc_calib.nn.tokenizer import tokenizer_files
+from abc_calib.runs.rows import add_rows
 from tasks import TASKS, get_task
 
 OPTIONS = {"automaton": {"machine": "s3"}, "tape": {"rule": "110"}}
@@ -40,6 +41,21 @@ def test_the_card_runs(tiny: Any, tmp_path: Any, abc: Any) -> None:
     assert int(wanted[::-1]) == source + 1
     assert "is there already" in abc("card", tiny.calibrated, "--out", folder).error(2)
     assert "abc card --out FOLDER" in abc("card").error(2)
+
+
+def test_of_many_measurements_a_card_has_some_and_the_lowest(tiny: Any, tmp_path: Any) -> None:
+    rows = [
+        {"length": n, "accuracy": 100.0 - (n == 9), "n": 50, "set": kind, "correct": 50, "low": 9.0}
+        | {"high": 100.0, "test_seed": 0, "test_hash": "x", "seconds": 0.5}
+        for kind, longest in (("carry", 10), ("random", 59))
+        for n in range(1, longest)
+    ]
+    (tiny.calibrated / "eval.csv").unlink(missing_ok=True)
+    add_rows(tiny.calibrated / "eval.csv", rows)
+    text = (abc.card(tiny.calibrated, tmp_path / "card") / "README.md").read_text()
+    lengths = re.findall(r"\| (\d+) \| random \|", text)
+    assert {"1", "9", "58"} < {*lengths} and len(lengths) <= 13 and text.count("| carry |") == 9
+    assert f"{9 + len(lengths)} of 67 measurements" in text
 
 
 @pytest.mark.parametrize("name", sorted({*TASKS} - FILES))

@@ -52,6 +52,10 @@ def test_answers_are_right_and_states_are_few(
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == written
     assert "abc_calib" not in program.read_text()
+    for wrong in ([], [*operands[:-1], "1x"], [*operands, "1"]):
+        said = subprocess.run([*command[:3], *wrong], capture_output=True, text=True, check=False)
+        assert said.returncode == 2 and not said.stdout
+        assert said.stderr.startswith("call it as python ") and said.stderr.count("\n") == 1
     assert [path.suffix for path in made.files] == [".csv", ".pdf", ".py", ".svg"]
 
 

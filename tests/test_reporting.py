@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -27,7 +28,7 @@ from abc_calib.reporting.attention import Problem, reads
 from abc_calib.reporting.curves import accuracy_curve, looks
 from abc_calib.reporting.heatmaps import Block, heatmaps, pooled
 from abc_calib.reporting.of_runs import accuracy, accuracy_series, labels_of
-from abc_calib.reporting.style import COLUMN_WIDTH, FONTS, TEXT_WIDTH, font, save_figures
+from abc_calib.reporting.style import COLUMN_WIDTH, FONTS, TEXT_WIDTH, as_svg, font, save_figures
 from abc_calib.reporting.views import heatmap, heatmap_figures
 from abc_calib.runs import Run
 
@@ -99,6 +100,8 @@ def test_heads_without_a_line_are_marked_in_one_way(calibrated: Run) -> None:
     table.write_text(table.read_text().replace(",sink", ",transparent"))
     (figure,) = heatmap_figures(calibrated, sites=("cross",)).values()
     assert "no line, reads &" in texts(figure) and "transparent" not in texts(figure)
+    (figure,) = heatmap_figures("zoo:product", sites="self", layer=2).values()
+    assert texts(figure).count("no line") == 8
 
 
 @pytest.mark.parametrize(
@@ -331,6 +334,17 @@ def test_equal_curves_are_named_apart(width: float) -> None:
     lines = {str(line.get_label()).replace("\n", " "): line for line in figure.axes[0].lines}
     assert len({lines[name].get_marker() for name in series}) == 3
     assert len({lines[name].get_markersize() for name in series}) == 3
+
+
+def test_of_many_points_some_have_markers_and_equal_curves_others() -> None:
+    points = [(length, 100.0, 99.0, 100.0) for length in range(1, 51)]
+    figure = accuracy_curve(dict.fromkeys("ab", points), title="", train_length=6)
+    for line in figure.axes[0].lines:
+        line.set_gid(f"curve {line.get_label()}")
+    parts = [as_svg(figure).split(f'"curve {name}"')[1].split("</g> </g>")[0] for name in "ab"]
+    places = [{*re.findall('<use [^>]*x="([^"]+)"', part)} for part in parts]
+    assert all(6 <= len(some) <= 10 for some in places)
+    assert len(places[0] & places[1]) < 4
 
 
 def test_runs_are_labelled_by_what_differs() -> None:

@@ -13,6 +13,7 @@ import pytest
 from conftest import run_command
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from abc_calib.proof.page import page
 from abc_calib.reproduction import pipeline
@@ -58,6 +59,23 @@ def test_columns_that_hold_nothing_are_left_out(capsys):
     assert capsys.readouterr().out.split()[:2] == ["task", "n"]
     console.show(Table(("task", "note"), []))
     assert "note" in capsys.readouterr().out
+
+
+def test_in_a_narrow_terminal_the_name_of_a_run_is_folded_and_no_word(capsys):
+    words = ("long_multiplication, base 2", "certified", "100.00 %")
+    table = Table(("run", "task", "verdict", "held-out"), [("x" * 40, *words)])
+    for width in (60, 80):
+        console.show(table, Console(width=width))
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= width and text.count("x") == 40
+        assert {*" ".join(words).split()} < {*text.split()}
+
+
+def test_a_run_that_cannot_be_read_has_a_short_row(tiny, abc):
+    (tiny.vanilla / "config.json").write_text("{")
+    said = abc("runs")
+    assert max(map(len, said.out.splitlines())) < 100 and "unreadable" in said.out
+    assert f"unreadable: {tiny.vanilla / 'config.json'} cannot be read" in said.err
 
 
 def test_a_line_that_stays_on_the_end_of_a_number_is_named_by_it():
@@ -123,6 +141,15 @@ def test_latex_escapes_and_aligns() -> None:
         r"\bottomrule",
         r"\end{tabular}",
     ]
+
+
+def test_in_latex_a_missing_cell_is_a_dash_and_a_long_table_has_whole_rows() -> None:
+    rows = [[n, "9.5", "-" if n % 5 else "8.5"] for n in range(1, 17)]
+    kept = [line[0] for line in Table("nab", rows).latex().splitlines() if line.endswith(r".5 \\")]
+    assert kept == ["5", "1", "1"]
+    assert r"1 & 9.5 & -- \\" in Table("nab", rows[:15]).latex().splitlines()
+    assert Table("nab", [[n, "-", "1"] for n in range(16)]).latex().count("& --") == 16
+    assert Table("nab", rows).csv().count("-") == 13
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")

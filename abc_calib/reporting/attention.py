@@ -111,8 +111,8 @@ class SiteLines:
         names = {x: reads(line, self.site, self.far) for x, line in lines.items()}
         kept = [entry.line for entry in self.kept(layer, head) if entry.note not in BARE]
         if not kept:
-            read = ", ".join(filter(None, names.values())) or "nothing new"
-            return f"{NO_LINE}, reads {read}"
+            read = ", ".join(filter(None, names.values()))
+            return f"{NO_LINE}, reads {read}" if read else NO_LINE
         if len(kept) > 2:
             return counted(len(kept), "lines")
         read = ", ".join(names.get(x) or "" for x in kept)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+
+import numpy as np
 
 from abc_calib.errors import UsageError
 from abc_calib.files import write_atomically
@@ -15,7 +20,7 @@ from abc_calib.proof.certificate import FILE, PAGE, Certificate
 from abc_calib.proof.page import filled
 from abc_calib.reporting.page.commands import commands
 from abc_calib.runs import Run
-from abc_calib.runs.rows import read_rows
+from abc_calib.runs.rows import Row, read_rows
 from abc_calib.text import as_markdown, grouped
 from tasks.arithmetic import Arithmetic
 from tasks.whole import Whole
@@ -62,9 +67,11 @@ def _text(run: Run) -> str:
     separator = "" if all(len(symbol) == 1 for symbol in symbols) else " "
     ids = [i for i in batch.source[0].tolist() if i != data.vocabulary.pad]
     output = model.decode(batch.source.to(model.device), batch.target.shape[1]).ids[0]
+    measured = read_rows(run.path / "eval.csv")
     rows = [
         [row["length"], row["set"], f"{row['accuracy']:g}", f"{row['n']:,}"]
-        for row in read_rows(run.path / "eval.csv")
+        for _, of_set in groupby(measured, key=itemgetter("set"))
+        for row in _some([*of_set])
     ]
     return filled(
         TEMPLATE.read_text("utf-8"),
@@ -79,4 +86,12 @@ def _text(run: Run) -> str:
         commands=commands(run),
         table=as_markdown(["length", "test set", "right, %", "samples"], rows, "rlrr"),
         rows=rows,
+        measured=measured,
     )
+
+
+def _some(rows: Sequence[Row]) -> list[Row]:
+    """At most 12 rows from the first to the last, and the one of the lowest accuracy."""
+    lowest = min(range(len(rows)), key=lambda k: rows[k]["accuracy"])
+    kept = {*np.linspace(0, len(rows) - 1, 12).astype(int).tolist(), lowest}
+    return [rows[k] for k in sorted(kept)]

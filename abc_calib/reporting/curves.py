@@ -33,6 +33,8 @@ FIRST = ("after calibration", "ABC", "after", "before calibration", "Vanilla", "
 """Stages, whose colours are the first ones; others are those of no stage in whichever figure."""
 LINE = 0.125
 """Inches of a line of a curve's name."""
+MANY = 20
+"""Points. Of more, some have a marker: a tenth of the diagonal of the axes lies between two."""
 NARROW = 5.0
 """Inches. In narrower figures the names of curves stand above them, in wider ones beside them."""
 SETS = ("random", "carry", "hard")
@@ -93,7 +95,8 @@ def accuracy_curve(
     Lengths are on a logarithmic axis. Shaded: the 95 % intervals, none where all problems were
     tested; or, with ``single``, thin: the curve of each seed, by series. Dotted: ``train_length``,
     where interpolation ends. ``top``: the series that matter, drawn thicker. Of equal curves the
-    earlier has larger markers. ``width``: in inches.
+    earlier has larger markers; where points are many, their markers stand apart. ``width``: in
+    inches.
     """
     empty = [name for name, points in series.items() if not points]
     if empty or not series:
@@ -112,6 +115,8 @@ def accuracy_curve(
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
         style = look[name].style(name in top)
         style["markersize"] = 3.6 + 2.4 * (1 - number / len(series))
+        if len(points) > MANY:
+            style["markevery"] = (0.1 * number / len(series), 0.1)
         axes.plot(x, y, label=name, **style)
     axes.set_title(title)
     note = f"dotted: training length {train_length}"

@@ -16,13 +16,17 @@ STARTS = {"": 0}
 # Code
 END, FILE = len(SYMBOLS), Path(__file__).with_suffix(".csv")
 """A letter behind the last one of an operand; the table: state, letters, output, next state."""
+COUNT = max(*TAPES, OF_ROW or 0) + 1
+"""Operands."""
 
 
 def run(*operands: list[str]) -> list[str]:
     """Return what the model writes for operands, each a list of symbols, token by token."""
+    if len(operands) != COUNT:
+        raise ValueError(f"{len(operands)} operands, and it reads {COUNT}")
     rows = np.loadtxt(FILE, delimiter=",", skiprows=1, dtype=int, ndmin=2).tolist()
     steps = {tuple(row[:-2]): row[-2:] for row in rows}
-    state = STARTS["" if OF_ROW is None else operands[OF_ROW][0]]
+    state = STARTS["" if OF_ROW is None else "".join(operands[OF_ROW])]
     letters = [[SYMBOLS.index(symbol) for symbol in operands[k]] for k in TAPES]
     letters = [tape if k in FORWARD else tape[::-1] for k, tape in zip(TAPES, letters, strict=True)]
     most, output = max(map(len, letters)), list[str]()
@@ -42,6 +46,13 @@ def run(*operands: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     single = max(map(len, SYMBOLS)) == 1
-    operands = (list(text.replace(" ", "")) if single else text.split() for text in sys.argv[1:])
-    output = run(*operands)
+    operands = [list(text.replace(" ", "")) if single else text.split() for text in sys.argv[1:]]
+    try:
+        output = run(*operands)
+    except (LookupError, ValueError):
+        shown = [SYMBOLS[1 : 0 if k == OF_ROW else None : -1] for k in range(COUNT)]
+        words = " ".join(f'"{("" if single else " ").join(operand)}"' for operand in shown)
+        text = f"call it as python {sys.argv[0]} {words}, of the symbols {' '.join(SYMBOLS)}"
+        print(text, file=sys.stderr)
+        sys.exit(2)
     print("".join(output[::-1]) if NUMBERS else " ".join(output))
