@@ -81,7 +81,7 @@ def demo(
             accuracy_table(series, title=title, intervals=False),
             worked_example(calibrated, device),
             f"{certificate.outcome}: {grouped(certificate.reason)}",
-            f"the page, with the model in it: {page}",
+            f"open the page, with the model in it: {page}",
         ],
         [*compared(calibrated), f"{(time.perf_counter() - started) / 60:.1f} minutes in all"],
     )

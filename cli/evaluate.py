@@ -39,10 +39,13 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     title = f"{opened_run}: {about}, trained on at most {config.train.length} {task.unit}"
     caption, label = f"Exact match in percent by length, {about}", opened_run.path.resolve().name
     words = [row for row in rows if "edit_distance" in row]
+    remarks = [f"written to {opened_run.path / 'eval.csv'} (rows of more samples stay as they are)"]
+    if opened_run.data.only_lengths:
+        remarks.append("longer problems are not known: its pairs follow no rule (--task names one)")
     return Result(
         {"run": str(opened_run), "task": config.task, "rows": rows},
         [token_table(words, title) if words else accuracy_table(by_set, title=title)],
-        [f"written to {opened_run.path / 'eval.csv'} (rows of more samples stay as they are)"],
+        remarks,
         accuracy_table(by_set, caption, f"tab:{label}", intervals=False),
     )
 

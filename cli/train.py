@@ -93,7 +93,8 @@ def trained(run: abc.Run, *remarks: str) -> Result:
     elif stage == "vanilla" and not run.fresh_model().no_lines:
         then = f"next: abc calibrate --dirs diag,anti,vert{flags}"
     else:
-        then = f"next: abc eval{' --max-len 50' * (stage == 'calibrated')}{flags}"
+        far = stage == "calibrated" and run.data.only_lengths is None
+        then = f"next: abc eval{' --max-len 50' * far}{flags}"
     if over == "windows":
         why = "every case that was looked at is right by 3 or more (--no-stop-early goes on)"
         remarks = (f"ended before step {run.config.train.steps:,}: {why}", *remarks)

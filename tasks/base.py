@@ -31,12 +31,10 @@ def unknown(what: str, name: str, names: Collection[str], advice: str = "") -> s
     ``advice``: what to do where none is near, or besides.
     """
     holding = [other for other in names if name and other.endswith(f"-{name}")]
-    near = holding or difflib.get_close_matches(name, names, 1, cutoff=0.8)
-    hints = (
-        [f"did you mean {near[0]}?", advice]
-        if near
-        else [advice, f"choose one of {', '.join(names)}"]
-    )
+    near = holding or difflib.get_close_matches(name, names, 1, cutoff=0.7)
+    if near:
+        return f"unknown {what} {name!r}: did you mean {near[0]}?{advice and f' ({advice})'}"
+    hints = [advice, f"choose one of {', '.join(names)}"]
     return f"unknown {what} {name!r}: {'; '.join(filter(None, hints))}"
 
 

@@ -289,7 +289,7 @@ def test_the_demo_trains_calibrates_compares_and_draws(abc, tiny_preset, runs_ro
     *_, problem, answer, _, last = said.out.splitlines()
     assert len(problem) == 40 and answer.startswith("= ")
     page = runs_root / "successor-calibrated-seed0-1" / "report.html"
-    assert last == f"the page, with the model in it: {page}" and page.is_file()
+    assert last == f"open the page, with the model in it: {page}" and page.is_file()
     for stage in ("1/5 training 50/900", "2/5 retraining 50/60", "3/5 evaluating", "5/5 an ex"):
         assert stage in said.err
     rows = pd.read_csv(page.parent / "eval.csv")

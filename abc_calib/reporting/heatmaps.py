@@ -165,9 +165,10 @@ def _image(axes: Axes, block: Block, head: int, size: tuple[float, float], scale
     axes.set_title(
         block.title(head, width), fontsize=SMALL, pad=2, color="0.45" if is_bare else "black"
     )
-    _label(axes.xaxis, block.key_labels, width)
-    _label(axes.yaxis, block.row_labels, height)
-    axes.tick_params("x", labelrotation=90)
+    is_short = all(len(label) == 1 for label in block.key_labels)
+    _label(axes.xaxis, block.key_labels, width, 5.0 if is_short else SMALL + 2)
+    _label(axes.yaxis, block.row_labels, height, SMALL)
+    axes.tick_params("x", labelrotation=0 if is_short else 90)
 
 
 def pooled(matrix: np.ndarray, rows: float, keys: float) -> np.ndarray:
@@ -183,9 +184,9 @@ def pooled(matrix: np.ndarray, rows: float, keys: float) -> np.ndarray:
     return matrix
 
 
-def _label(axis: Axis, labels: Sequence[str], inches: float) -> None:
-    """Name as many rows or keys as have room: what stands between numbers first."""
-    room = max(1, int(inches * 72 / (SMALL + 2)))
+def _label(axis: Axis, labels: Sequence[str], inches: float, points: float) -> None:
+    """Name as many rows or keys as have room (``points``), those between numbers first."""
+    room = max(1, int(inches * 72 / points))
     step = -(-len(labels) // room)
     between = [at for at, name in enumerate(labels) if not name[-1:].isdigit()]
     named = between if len(between) < room else []

@@ -63,13 +63,14 @@ def about(run: Run) -> dict[str, Any]:
 def labels_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a name for each run, from what ``about`` says of it: the parts in which they differ.
 
-    A folder's name alone tells two runs apart that are alike in all else.
+    A folder's name alone tells two runs apart that are alike in all else, and names a run of which
+    no such part is known.
     """
     parts = ["task", "scheme", "stage", "seed"]
     if len({(run["task"], run["stage"]) for run in runs}) == len(runs):
         parts = ["task", "stage"]
     differ = [part for part in parts if len({run[part] for run in runs}) > 1] or ["stage"]
-    labels = [", ".join(run[part] for part in differ if run[part]) for run in runs]
+    labels = [", ".join(run[part] for part in differ if run[part]) or run["name"] for run in runs]
     return [
         f"{label}, {run['name']}" if labels.count(label) > 1 else label
         for label, run in zip(labels, runs, strict=True)

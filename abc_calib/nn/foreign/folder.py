@@ -83,6 +83,8 @@ def class_of(path: Path) -> Any:
     with in_one_line(f"{config} is not a configuration", "save the model again"):
         name = (json.loads(config.read_text()).get("architectures") or [""])[0]
     kind: Any = getattr(transformers, name or "none", None)
+    if name.startswith("Abc"):
+        raise UsageError(f"{path} holds a model of this program: name its run, without --hf")
     if not hasattr(kind, "from_pretrained"):
         raise UsageError(
             f"{path} is a {name or 'model without a class'}, which transformers "
