@@ -74,13 +74,13 @@ def refused(error: Any) -> str:
         rule = re.sub("^.* is not one of ", "choose ", rule_of(problem)).replace("'", "")
         return f"{error.param.opts[0]} {typed(problem['input'])}: {rule.removesuffix('.')}"
     # abc predict takes -3+2, so it takes all of them
-    unexpected = re.search(r"^Got unexpected .*(--[a-z][\w-]*)", message)
-    option = unexpected[1] if unexpected else getattr(error, "option_name", "")
+    unexpected = re.search(r"^Got unexpected .*(--[a-z][\w-]*)(.*)\)", message)
+    option, rest = unexpected.groups() if unexpected else (getattr(error, "option_name", ""), "")
     hint = hint_at(option, context.command) if context is not None and option else ""
     if context is not None and option:
         command = f"abc {context.info_name}" if context.parent else "abc"
-        hint = hint or f"{command} --help lists all"
-        return hint if hint[0] == "-" else f"no such option: {option} ({hint})"
+        shown, hint = (option, hint) if hint else (option + rest, f"{command} --help lists all")
+        return hint if hint[0] == "-" else f"no such option: {shown} ({hint})"
     unlike = message.startswith("No such command") and "Did you mean" not in message
     if context is not None and unlike:
         message += f": choose one of {', '.join(context.command.commands)}"
