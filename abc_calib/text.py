@@ -59,10 +59,9 @@ class Table:
         r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``.
 
         With a ``caption`` inside of a ``table``, scaled down to the width of the text where it is
-        wider (``\usepackage{graphicx}``). Without the rows that ``whole_rows`` leaves out; a
-        missing cell is a dash.
+        wider (``\usepackage{graphicx}``). A missing cell (``-``) is a dash.
         """
-        rows = [["–" if cell == "-" else cell for cell in row] for row in whole_rows(self.rows)]
+        rows = [["–" if cell == "-" else cell for cell in row] for row in self.rows]
         align = "".join("r" if name in self.right else "l" for name in self.columns)
         sides = _sides(self.columns, rows, align if self.right else "")
         cells = [[_text(value, _LATEX) for value in line] for line in (self.columns, *rows)]
@@ -82,11 +81,6 @@ class Table:
         lines = csv.writer(buffer, lineterminator="\n")
         lines.writerows([self.columns, *([self.text(cell) for cell in row] for row in self.rows)])
         return buffer.getvalue()
-
-
-def whole_rows(rows: Sequence[Sequence[Any]], most: int = 15) -> Sequence[Sequence[Any]]:
-    """Return of more than ``most`` rows those that miss no cell (``-``), if there are any."""
-    return [row for row in rows if "-" not in row or len(rows) <= most] or rows
 
 
 def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: str = "") -> str:

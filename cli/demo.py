@@ -91,9 +91,9 @@ def compare(run: abc.Run, sizes: tuple[int, ...], samples: int | None, device: s
     """Evaluate a run at every length, on random inputs and on carry chains."""
     rows: list[Any] = []
     for count, is_far in zip(SAMPLES[run.config.stage], (False, True), strict=True):
-        if some := [size for size in sizes if (size > LONG) == is_far]:
+        if group := [size for size in sizes if (size > LONG) == is_far]:
             how: Any = {"sets": SETS, "device": device, "on_row": rows.append}
-            abc.evaluate(run, some, samples=samples or count, **how)
+            abc.evaluate(run, group, samples=samples or count, **how)
     return rows
 
 

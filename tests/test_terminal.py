@@ -143,13 +143,11 @@ def test_latex_escapes_and_aligns() -> None:
     ]
 
 
-def test_in_latex_a_missing_cell_is_a_dash_and_a_long_table_has_whole_rows() -> None:
+def test_in_latex_a_missing_cell_is_a_dash_and_no_row_is_left_out() -> None:
     rows = [[n, "9.5", "-" if n % 5 else "8.5"] for n in range(1, 17)]
-    kept = [line[0] for line in Table("nab", rows).latex().splitlines() if line.endswith(r".5 \\")]
-    assert kept == ["5", "1", "1"]
-    assert r"1 & 9.5 & -- \\" in Table("nab", rows[:15]).latex().splitlines()
-    assert Table("nab", [[n, "-", "1"] for n in range(16)]).latex().count("& --") == 16
-    assert Table("nab", rows).csv().count("-") == 13
+    body = [line for line in Table("nab", rows).latex().splitlines() if "9.5" in line]
+    assert body[0] == r"1 & 9.5 & -- \\" and body[4] == r"5 & 9.5 & 8.5 \\"
+    assert len(body) == 16 and Table("nab", rows).csv().count("-") == 13
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")

@@ -49,9 +49,9 @@ class Layers:
             last = {below: node for node in sorted(needed) for below, _ in self.nodes[node].below}
             for node, codes in sorted(needed.items()):
                 rows = tokens.new_empty(len(codes), tokens.shape[1])
-                for chunk in range(0, len(codes), CHUNK):
-                    some = slice(chunk, chunk + CHUNK)
-                    rows[some] = self._state(node, codes[some], needed, states)
+                for first in range(0, len(codes), CHUNK):
+                    chunk = slice(first, first + CHUNK)
+                    rows[chunk] = self._state(node, codes[chunk], needed, states)
                 states[node] = States(rows)
                 for unread in {k for k in states if last.get(k) == node} - each.keys():
                     del states[unread]

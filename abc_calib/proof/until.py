@@ -41,8 +41,8 @@ SOURCES, ROW_SOURCES = 200, 40
 """Sources made of the windows that are below the floor, those of least margin first; the latter
 where outputs have rows, since one takes up to a second there."""
 ROW_WINDOWS = 100
-"""Windows of rows that sources are made of at a time: those without one of the training's length
-take longest."""
+"""Most windows for which sources are looked for at a time, where outputs have rows. It takes
+longest for those that no source of the training's length holds."""
 MOST, MOST_DRAWN = 400, 4000
 """Of them all that are kept, the latest; the latter where they are drawn (``hard_to_learn``)."""
 SHARE, SHARE_DRAWN = 0.25, 0.5

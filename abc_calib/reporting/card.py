@@ -71,7 +71,7 @@ def _text(run: Run) -> str:
     rows = [
         [row["length"], row["set"], f"{row['accuracy']:g}", f"{row['n']:,}"]
         for _, of_set in groupby(measured, key=itemgetter("set"))
-        for row in _some([*of_set])
+        for row in _spread([*of_set])
     ]
     return filled(
         TEMPLATE.read_text("utf-8"),
@@ -90,7 +90,7 @@ def _text(run: Run) -> str:
     )
 
 
-def _some(rows: Sequence[Row]) -> list[Row]:
+def _spread(rows: Sequence[Row]) -> list[Row]:
     """At most 12 rows from the first to the last, and the one of the lowest accuracy."""
     lowest = min(range(len(rows)), key=lambda k: rows[k]["accuracy"])
     kept = {*np.linspace(0, len(rows) - 1, 12).astype(int).tolist(), lowest}

@@ -36,7 +36,7 @@ LINE = 0.125
 MANY = 20
 """Points. Of more, some have a marker: a tenth of the diagonal of the axes lies between two."""
 NARROW = 5.0
-"""Inches. In narrower figures the names of curves stand above them, in wider ones beside them."""
+"""Width in inches below which the names of curves are written above the axes, not at the right."""
 SETS = ("random", "carry", "hard")
 """Test sets, in the order of dashes."""
 OF_SETS = re.compile(f", ({'|'.join(SETS)})( and .*)?$")

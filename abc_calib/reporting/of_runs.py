@@ -63,8 +63,8 @@ def about(run: Run) -> dict[str, Any]:
 def labels_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a name for each run, from what ``about`` says of it: the parts in which they differ.
 
-    A folder's name alone tells two runs apart that are alike in all else, and names a run of which
-    no such part is known.
+    Runs that are alike in all of these also get the name of their folder, and a run without any of
+    them has that name alone.
     """
     parts = ["task", "scheme", "stage", "seed"]
     if len({(run["task"], run["stage"]) for run in runs}) == len(runs):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from abc_calib.evaluation.metrics import MISTAKES
 from abc_calib.runs.rows import ROWS, Row, size_of
-from abc_calib.text import Table, whole_rows
+from abc_calib.text import Table
 
 
 def accuracy_table(
@@ -36,8 +36,7 @@ def accuracy_table(
     names = ["length"]
     for name in rows_by_name:
         names += [name, f"{name}, 95 % interval"] if intervals else [name]
-    shown = [str(line[0]) for line in whole_rows(lines)]  # in LaTeX, which has the caption
-    counts = {column[size]["n"] for column in cells for size in shown if size in column}
+    counts = {row["n"] for column in cells for row in column.values()}
     if any(row.get("set") == "carry" for rows in rows_by_name.values() for row in rows):
         caption = caption and f"{caption} (carry: problems with long carries)"
     samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
