@@ -76,7 +76,7 @@ RunOption = Annotated[
 ]
 Show = Annotated[
     bool,
-    typer.Option("--show", help="Also all rows, and which input digits each output digit read."),
+    typer.Option("--show", help="Also all rows, and what each output token read."),
 ]
 
 
@@ -111,29 +111,29 @@ def predict(
     data["expected"] = prediction.expected
     if not show:
         return Result(data, [answer], [remark])
-    data["attended"] = [
-        [
-            {"place": prediction.places[key], "digit": prediction.tokens[key], "weight": weight}
-            for key, weight in keys
-        ]
-        for keys in prediction.attended
-    ]
+    data["attended"] = [[token._asdict() for token in row] for row in prediction.attended]
     data["output"] = prediction.output
     return Result(data, [answer, *written(data["output"], data["attended"])], [remark])
 
 
 def written(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str | Table]:
     """Return the rows of an output, if it has several, and what each of its tokens read."""
+    from abc_calib.geometry.layout import written_labels
     from tasks.rules import ROW
 
-    read = (
-        "  ".join(f"{key['place']}={key['digit']} ({key['weight']:.2f})" for key in keys)
-        for keys in attended
-    )
+    read = [
+        "  ".join(
+            f"{token['place']}={token['token']}".removeprefix(f"{token['token']}=")
+            + f" ({token['weight']:.2f})"
+            for token in row
+        )
+        for row in attended
+    ]
+    places = written_labels(len(output), output[-1])
     table = Table(
-        ("step", "writes", "reads directly (a0: the last token of the first operand)"),
-        [[n, *pair] for n, pair in enumerate(zip(output, read, strict=False), 1)],
-        title="output, in the order of writing, with the digits of the source that each token read",
+        ("", "writes", "reads directly (weight of its attention)"),
+        [list(row) for row in zip(places, output, read, strict=False)],
+        caption="a0: the last token of the first operand; y0: the first that is written",
     )
     rows = " ".join(output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
     return [*([f"rows\n{rows}"] if ROW in output else []), table]

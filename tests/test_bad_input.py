@@ -144,7 +144,7 @@ def test_a_run_that_is_gone_or_none_or_of_another_version_is_named(tiny, refused
     change_json(tiny.calibrated / "config.json", format_version=3)
     for words in COMMANDS:
         named = [*words, "--run", photos] if words[0] == "predict" else [*words, photos]
-        line = f"{photos} is not a run folder (it has no config.json): abc runs"
+        line = f"{photos} is not a run folder (no config.json): abc runs lists them"
         assert refused(1, *named) == line
         said = "is a run folder of version 3, and this program reads version 2: train"
         assert said in refused(1, *words)

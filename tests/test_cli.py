@@ -74,8 +74,8 @@ def test_a_prediction_is_a_number_alone_on_stdout_or_json(tiny, abc):
     assert said.pop("output") == ["3", "4", "&"]
     assert said == {"problem": "42", "answer": "43", "correct": True, "expected": "43"}
     assert len(attended) == 3
-    assert {"place": "a0", "digit": "2", "weight": 1.0} in attended[0]
-    assert {"place": "a1", "digit": "4", "weight": 1.0} in attended[1]
+    assert {"place": "a0", "token": "2", "weight": 1.0} in attended[0]
+    assert {"place": "a1", "token": "4", "weight": 1.0} in attended[1]
 
 
 def test_a_wrong_answer_is_told_on_stderr_and_one_without_an_end_is_none(tiny, abc, monkeypatch):

@@ -5,20 +5,35 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from abc_calib.data import Batch, Data
 from abc_calib.errors import AbcError
-from abc_calib.geometry import Layout
+from abc_calib.geometry.layout import read_labels
 from abc_calib.memory import check_source
 from abc_calib.nn.base import AttentionWeights, Decoded, Model
 from abc_calib.nn.evaluator import Evaluator, evaluator_of
 from tasks import TaskError
 
 LOOKED_AT = 0.2
-"""A source token counts as attended to from this weight on."""
+"""A token counts as attended to from this weight on."""
+
+START = "start"
+"""What a decoder reads before it writes its first token."""
+
+
+class Attended(NamedTuple):
+    """A token that was attended to, and the largest ``weight`` over layers and heads.
+
+    ``place``: ``a0`` is the last digit of the first operand, ``y0`` the first token of the output;
+    what closes a part of the source is its own place.
+    """
+
+    place: str
+    token: str
+    weight: float
 
 
 @dataclass(frozen=True)
@@ -27,19 +42,17 @@ class Prediction:
 
     ``correct``, ``expected``: None where nothing says what is right.
 
-    ``attended``: for each output token, the positions of the source's digits that it attended
-    to, with the strongest weight over layers and heads, largest first. ``tokens`` are the
-    source's; ``places`` name its digits, ``a0`` being the last of the first operand, and are empty
-    like ``attended`` unless asked for. ``remark``: what else a person should know of the answer.
+    ``attended``: for each output token, what it attended to, the largest weight first; empty
+    unless asked for. ``tokens`` are the source's. ``remark``: what else a person should know of
+    the answer.
     """
 
     answer: str
     correct: bool | None
     expected: str | None
     tokens: list[str]
-    places: list[str]
     output: list[str]
-    attended: list[list[tuple[int, float]]]
+    attended: list[list[Attended]]
     remark: str = ""
 
     def __str__(self) -> str:
@@ -76,16 +89,28 @@ class Answer:
         source, written = self.batch.source, torch.tensor([self.ids])
         return model.attention(source.to(model.device), written.to(model.device))
 
-    def looked(self, model: Model) -> list[list[tuple[int, float]]]:
-        """For each written token the keys of the source that it attended to, the most first.
+    def attended(self, model: Model, data: Data) -> list[list[Attended]]:
+        """For each written token what it attended to, the largest weight first.
 
-        With the strongest weight over layers and heads, from ``LOOKED_AT`` on.
+        From ``LOOKED_AT`` on. Delimiters that all of them read are left out: they tell nothing.
         """
-        strongest = torch.stack(list(self.attention(model).weights["cross"]))[:, 0].amax((0, 1))
-        return [
-            sorted(((k, w) for k, w in enumerate(row) if w >= LOOKED_AT), key=lambda pair: -pair[1])
-            for row in strongest.tolist()
-        ]
+        source, weights = data.layout(self.problems), self.attention(model).weights
+        written, steps = self.symbols(data), range(len(self.ids))
+        keys = {
+            "cross": (source.labels(), self.tokens(data), {*source.closes}),
+            "self": (read_labels(len(steps), START), [START, *written], {0}),
+        }
+        read: list[list[Attended]] = [[] for _ in steps]
+        for site, (places, tokens, closes) in keys.items():
+            if site not in weights:  # a recurrent model
+                continue
+            strongest = torch.stack(list(weights[site]))[:, 0].amax((0, 1))
+            seen = strongest >= LOOKED_AT
+            for step, key in seen.nonzero().tolist():
+                if key not in closes or not seen[:, key].all():
+                    weight = strongest[step, key].item()
+                    read[step].append(Attended(places[key], tokens[key], weight))
+        return [sorted(row, key=lambda token: -token.weight) for row in read]
 
 
 @torch.inference_mode()
@@ -126,8 +151,6 @@ def predict(model: Model | Evaluator, data: Data, problem: str, show: bool = Fal
     if answer.text is None:
         steps = answer.decoded.ids.shape[1]
         raise AbcError(f"the model wrote no end within {steps} tokens: it does not know this one")
-    places = digit_places(data.layout(answer.problems)) if show else []
-    looked = answer.looked(evaluator.model) if show else []
     expected = None
     with suppress(TaskError):  # it was parsed, so that nothing is wrong with it but its answer
         expected = data.task.solve(problem)
@@ -136,9 +159,8 @@ def predict(model: Model | Evaluator, data: Data, problem: str, show: bool = Fal
         correct=None if expected is None else _is_right(data, answer),
         expected=expected,
         tokens=answer.tokens(data),
-        places=places,
         output=answer.symbols(data),
-        attended=[[pair for pair in row if places[pair[0]]] for row in looked],
+        attended=answer.attended(evaluator.model, data) if show else [],
         remark=data.task.remark(answer.text),
     )
 
@@ -150,9 +172,3 @@ def _is_right(data: Data, answer: Answer) -> bool:
     missing = right.shape[1] - written.shape[1]
     written = torch.nn.functional.pad(written, (0, max(missing, 0)), value=data.vocabulary.pad)
     return torch.equal(data.bare(written), data.bare(right))
-
-
-def digit_places(layout: Layout) -> list[str]:
-    """A name for each digit or word of a source, empty for delimiters."""
-    closes = {*layout.closes}
-    return ["" if i in closes else layout.label(i) for i in range(layout.keys)]

@@ -7,7 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -46,6 +46,12 @@ class Problem:
     source: Layout
     rows: tuple[int, ...]
     end: str = "&"
+    unit: str = "digits"
+
+    @property
+    def size(self) -> str:
+        """How long it is, as ``6 digits``: the longest part of its source."""
+        return counted(max(self.source.widths), self.unit)
 
     def labels(self, site: Site) -> tuple[list[str], list[str]]:
         """Return the names of the queries and of the keys at a site."""
@@ -110,6 +116,9 @@ class SiteLines:
         lines = {line.label(self.site): line for line in self.heads[layer][head]}
         names = {x: reads(line, self.site, self.far) for x, line in lines.items()}
         kept = [entry.line for entry in self.kept(layer, head) if entry.note not in BARE]
+        elsewhere = self.lines.elsewhere(self.site, layer)
+        if not lines and elsewhere and elsewhere[head]:
+            return f"{NO_LINE} here"  # of a stream: it reads at the other site
         if not kept:
             read = ", ".join(filter(None, names.values()))
             return f"{NO_LINE}, reads {read}" if read else NO_LINE
@@ -188,7 +197,7 @@ def far_problem(run: Run, near: Problem, digits: int) -> Problem:
     else:
         far = data.output_steps(layout.widths[0])
         extra_steps = far - data.output_steps(near.source.widths[0])
-    return Problem(layout, (max(2, steps + extra_steps),), near.end)
+    return replace(near, source=layout, rows=(max(2, steps + extra_steps),))
 
 
 def problem_of(data: Data, batch: Batch) -> Problem:
@@ -196,7 +205,9 @@ def problem_of(data: Data, batch: Batch) -> Problem:
     vocabulary, target = data.vocabulary, batch.target[0].numpy()
     closes = np.flatnonzero(np.isin(target, [*vocabulary.tokens.rows, vocabulary.eos]))
     rows = np.diff(closes, prepend=-1).tolist()
-    return Problem(data.layout(batch.problems), tuple(rows), vocabulary.symbols[vocabulary.eos])
+    unit = data.task.unit if data.task.unit in ("words", "tokens") else "digits"
+    end = vocabulary.symbols[vocabulary.eos]
+    return Problem(data.layout(batch.problems), tuple(rows), end, unit)
 
 
 def cells_of(line: Line, site: Site, problem: Problem) -> np.ndarray:

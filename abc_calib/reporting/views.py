@@ -109,7 +109,7 @@ class AttentionView:
         rows, keys = lines.far.labels(self.site)
         bias = replace(
             fit, matrices=lines.bias(layer)[heads], row_labels=rows, key_labels=keys,
-            heading=f"bias, {lines.far.source.widths[0]} digits", additive=True,
+            heading=f"bias, {lines.far.size}", additive=True,
         )  # fmt: skip
         panels = {"attention": attention, "fit": fit, "bias": bias}
         if options.panel is not None:
@@ -207,7 +207,7 @@ def averaged(run: Run, digits: int) -> dict[Site, AttentionView]:
     if is_calibrated(run):
         bias, table, far = run.bias(), kept_lines(run), far_problem(run, near, digits)
         lines = {site: SiteLines(bias, table, site, near, far) for site in bias.sites}
-    about = f"averaged attention, {max(near.source.widths)} digits, teacher forcing"
+    about = f"averaged attention, {near.size}, teacher forcing"
     return {
         site: AttentionView(
             run.config.task, site, weights, *near.labels(site), about, lines.get(site)

@@ -38,7 +38,7 @@ def find(path: Path) -> Path:
             what = f"{path} is a file, not a run" if path.is_file() else f"there is no run {path}"
             raise UsageError(f"{what}: {hint}")
         if not os.path.lexists(path / "config.json"):
-            raise AbcError(f"{path} is not a run folder (it has no config.json): abc runs")
+            raise AbcError(f"{path} is not a run folder (no config.json): abc runs lists them")
     except OSError as error:
         raise UsageError(f"there is no run {path} ({error.strerror}): abc runs") from None
     return path

@@ -82,10 +82,9 @@ def _options(text: str, kind: type[Options], items: list[str]) -> Options:
     for item in items:
         name, equals, value = item.partition("=")
         if name not in kind.model_fields or name in values or not equals:
-            allowed = ", ".join(f"{field}=..." for field in kind.model_fields) or "none"
-            raise UsageError(
-                f"scheme {text!r}: {item!r} is not an option; options, once each: {allowed}"
-            )
+            allowed = ", ".join(f"{field}=..." for field in kind.model_fields)
+            known = f"options, once each: {allowed}" if allowed else "this scheme has none"
+            raise UsageError(f"scheme {text!r}: {item!r} is not an option; {known}")
         values[name] = value
     try:
         return build(kind, **values)

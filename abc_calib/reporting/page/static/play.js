@@ -209,7 +209,7 @@ class Player {
     const now = this.cells.get(`y${row}`);
     now?.classList.add("now");
     const board = this.board.getBoundingClientRect(), box = now?.getBoundingClientRect() ?? board;
-    if (box.left < board.left || box.right > board.right) this.board.scrollLeft += box.right - board.right + board.width / 3;
+    if (box.left < board.left || box.right > board.right - 45) this.board.scrollLeft += box.right - board.right + board.width / 3;
     const items = [...read.values()].map(({name, kind, value, heads}) => make("li", {}, make("span", {class: `swatch ${kind}`}), make("b", {}, name),
       name === value || value === undefined ? "" : ` = ${value}`, make("span", {class: "by"}, heads.length > 3 ? `${heads.length} heads` : heads.join(", "))));
     this.reads.replaceChildren(make("p", {}, "Token ", make("b", {}, `y${row}`), " is ", make("b", {}, this.written[row]), items.length ? ", and reads directly" : ""), make("ul", {}, items));
