@@ -57,7 +57,7 @@ def train(
     """Train a model on short problems.
 
     Examples: **abc train successor** · **abc train addition --base 16 --seed 3** ·
-    **abc train --resume runs/addition-vanilla-seed3-1**
+    **abc train --resume runs/addition-seed3-vanilla-1**
     """
     if (task is None) == (resume is None):
         raise UsageError("give either a task (abc tasks lists them) or a run to --resume")
@@ -147,7 +147,7 @@ def calibrate(
 def retrain(run: RunArgument = None, device: Device = "auto", track: Track = None) -> Result:
     """Train the model of a run that was calibrated with --no-retrain.
 
-    Example: **abc retrain runs/addition-calibrated-seed0-1**
+    Example: **abc retrain runs/addition-seed0-calibrated-1**
     """
     retrained = abc.retrain(run, device=device, track=track)
     return trained(retrained, *compared(retrained))

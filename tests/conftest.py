@@ -333,7 +333,7 @@ CALIBRATE = (
     "--validate-every", 100, "--cooldown", 0,
 )
 # fmt: on
-VANILLA, CALIBRATED = "successor-vanilla-seed0-1", "successor-calibrated-seed0-1"
+VANILLA, CALIBRATED = "successor-seed0-vanilla-1", "successor-seed0-calibrated-1"
 
 
 @dataclass(frozen=True)

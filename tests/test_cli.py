@@ -117,7 +117,7 @@ def test_a_run_of_scan_is_evaluated_on_its_own_test_set(abc):
 
 def test_calibrating_and_retraining_can_be_two_steps(tiny, abc):
     said = abc("calibrate", "--threshold", 0.3, "--no-retrain", "--steps", 1, "--batch", 5)
-    made = tiny.calibrated.with_name("successor-calibrated-seed0-2")
+    made = tiny.calibrated.with_name("successor-seed0-calibrated-2")
     assert said.err.endswith(f"{made}: calibrated; next: abc retrain\n")
     assert "anti +0" in said.err and not said.out
     assert not (made / "model").exists() and not (made / "check.csv").exists()
@@ -288,7 +288,7 @@ def test_the_demo_trains_calibrates_compares_and_draws(abc, tiny_preset, runs_ro
     assert said.code == 0
     *_, problem, answer, _, last = said.out.splitlines()
     assert len(problem) == 40 and answer.startswith("= ")
-    page = runs_root / "successor-calibrated-seed0-1" / "report.html"
+    page = runs_root / "successor-seed0-calibrated-1" / "report.html"
     assert last == f"open the page, with the model in it: {page}" and page.is_file()
     for stage in ("1/5 training 50/900", "2/5 retraining 50/60", "3/5 evaluating", "5/5 an ex"):
         assert stage in said.err

@@ -243,7 +243,7 @@ def test_a_tokenizer_that_merges_digits_is_refused(somebodys, runs_root):
 
 def test_a_model_that_is_not_right_is_refused_before_it_is_retrained(somebodys, runs_root):
     assert "the model has not learned its training problems" in refusal(somebodys)
-    assert [path.name for path in runs_root.glob("pairs*")] == ["pairs-vanilla-seed0-1"]
+    assert [path.name for path in runs_root.glob("pairs*")] == ["pairs-seed0-vanilla-1"]
 
 
 def test_a_folder_that_is_no_model_is_refused(somebodys, tmp_path, runs_root):

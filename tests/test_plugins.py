@@ -136,7 +136,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(trained_once: Path, runs_root: Path) -> Path:
     """A copy of that run, the latest of the test's own; its file is not loaded."""
     shutil.copytree(trained_once, runs_root)
-    return runs_root / "twice-vanilla-seed0-1"
+    return runs_root / "twice-seed0-vanilla-1"
 
 
 def test_a_run_says_where_its_classes_are_from_and_asks_for_the_file(abc, run):

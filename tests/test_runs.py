@@ -86,7 +86,7 @@ def test_a_failure_leaves_what_was_there(tmp_path, monkeypatch, kind, existing, 
 def test_a_new_run_is_named_after_what_it_is_and_is_the_latest(make_config, runs_root, tmp_path):
     config = make_config("addition", seed=3)
     names = [Run.create(config).path.name for _ in range(2)]
-    assert names == ["addition-vanilla-seed3-1", "addition-vanilla-seed3-2"]
+    assert names == ["addition-seed3-vanilla-1", "addition-seed3-vanilla-2"]
     assert Run.open().path == runs_root / names[1]
     assert Run.open(names[0]).path == runs_root / names[0]
     made = Run.open(str(runs_root / names[0])).config
@@ -244,7 +244,7 @@ def test_opening_says_what_is_missing(runs_root, make_config):
     with pytest.raises(UsageError, match="there is no run nothing: abc runs lists them"):
         Run.open("nothing")
     (runs_root / "half").mkdir(parents=True)
-    with pytest.raises(AbcError, match=r"half is not a run folder \(it has no config.json\)"):
+    with pytest.raises(AbcError, match=r"half is not a run folder \(no config.json\)"):
         Run.open("half")
     with pytest.raises(UsageError, match=r"there is no run halff: did you mean half\?"):
         Run.open("halff")
@@ -255,5 +255,5 @@ def test_opening_says_what_is_missing(runs_root, make_config):
     with pytest.raises(AbcError, match=r"has not finished training: continue with abc train --res"):
         run.load_model()
     run.path.rename(runs_root / "moved")
-    with pytest.raises(UsageError, match=r"there is no run .*vanilla-seed0-1: abc runs lists them"):
+    with pytest.raises(UsageError, match=r"there is no run .*seed0-vanilla-1: abc runs lists them"):
         Run.open()

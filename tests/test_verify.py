@@ -164,7 +164,7 @@ def test_windows_made_in_parts_are_the_same(seed, monkeypatch):
 def certified(trained, tmp_path_factory) -> Run:
     """The trained and calibrated model of successors, certified."""
     path = tmp_path_factory.mktemp("certified") / "run"
-    shutil.copytree(trained.root / "successor-calibrated-seed0-1", path)
+    shutil.copytree(trained.root / "successor-seed0-calibrated-1", path)
     assert certify(path).outcome == "certified"
     return Run.open(path)
 

@@ -164,10 +164,10 @@ def tried(case: Case, folder: Path, template: Path) -> tuple[Ended, bool]:
 
 
 RUNS = {
-    "vanilla": "successor-vanilla-seed0-1",
-    "calibrated": "successor-calibrated-seed0-1",
-    "bare": "successor-calibrated-seed0-2",
-    "recurrent": "copy-vanilla-seed0-1",
+    "vanilla": "successor-seed0-vanilla-1",
+    "calibrated": "successor-seed0-calibrated-1",
+    "bare": "successor-seed0-calibrated-2",
+    "recurrent": "copy-seed0-vanilla-1",
 }
 """What the template holds; ``hostile.BASE`` names them shortly."""
 

@@ -112,7 +112,7 @@ class Run:
         config = config.model_copy(
             update={"versions": versions, "threads": torch.get_num_threads()}
         )
-        stem = f"{config.task}-{config.stage}-seed{config.train.seed}"
+        stem = f"{config.task}-seed{config.train.seed}-{config.stage}"
         run = cls(folders.free(stem) if path is None else folders.empty(path))
         tidy(run.path.parent)
 
