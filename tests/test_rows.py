@@ -17,7 +17,7 @@ from test_hub import generated
 
 from abc_calib import stages
 from abc_calib.calibration.fits import Evidence
-from abc_calib.calibration.fits.rows import Rows
+from abc_calib.calibration.fits.rows import Rows, candidates
 from abc_calib.calibration.plan import resolve_defaults
 from abc_calib.calibration.windows import disputed, hashed, smallest
 from abc_calib.config import (
@@ -294,6 +294,19 @@ def test_lines_of_sums_that_no_window_holds():
 
 
 # The fit
+
+
+@pytest.mark.parametrize(("name", "source"), [("tape", "2 : 0 1 1"), ("division", "101/11")])
+def test_later_rows_read_what_a_rule_reads_in_its_source(name, source):
+    """A machine's tape is read by the first row alone: below it, lines rest on delimiters."""
+    data: Any = make_data(get_task(name), TrainOptions(length=4, sampling="uniform"))
+    layout = data.layout(data.task.parse(source))
+    options = CalibrationOptions(dirs="diag,anti,vert")
+    for line in candidates(2, options, data.coupling, data.above)["cross"]:
+        if (line.direction, line.segment, line.offset) == ("anti", 2, 0):
+            bias = LineBias({"cross": (((line,),),)}).matrix("cross", 0, layout, (4, 4))[0]
+            read = {*np.isfinite(bias[4:]).nonzero()[1].tolist()}
+            assert (read <= {*layout.closes}) == (name == "tape"), line
 
 
 def test_no_smaller_set_of_lines_decides():

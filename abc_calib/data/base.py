@@ -73,6 +73,8 @@ class Data(ABC):
     fit: ClassVar[str] = "nnls"
     #: which of its tokens stand in rows, as ``nn.positions.coupled`` has it
     coupling: str = "none"
+    #: of outputs in rows on words: does the first row alone read the source, as a row above it?
+    above: bool = False
     #: symbols that only say where a digit stands: exact match and reading leave them out
     hints: tuple[str, ...] = ()
 

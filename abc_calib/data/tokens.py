@@ -177,6 +177,7 @@ class RowWordData(TokenData):
     def __init__(self, task: Any, options: TrainOptions):
         super().__init__(task, options)
         self.coupling = "first" if task.in_front else "own"
+        self.above = not task.rereads
 
     def training_of_few_digits(self, n: int) -> Batch:
         """Training problems in which tokens repeat, so that windows do."""

@@ -52,13 +52,7 @@ class Rows(Fit):
     def __init__(self, evidence: Evidence, options: CalibrationOptions):
         super().__init__(evidence, options)
         data: Any = evidence.data
-        lines = candidates(
-            evidence.parts,
-            options,
-            getattr(data, "coupling", ""),
-            getattr(data, "above", False),
-            evidence.stride,
-        )
+        lines = candidates(evidence.parts, options, data.coupling, data.above, evidence.stride)
         self.looked = self.lines = {site: lines[site] for site in options.sites if lines.get(site)}
         self.layers, self.heads = evidence.layers["self"], evidence.heads
 
