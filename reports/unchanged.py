@@ -34,6 +34,8 @@ TRAININGS = {
         f"addition {SMALL} --attention-window 1 --cyclic 3 --format aligned"
     ),
     "copy": f"copy {SMALL}",
+    "tape": "tape",
+    "sum": "sum --base 2",
     **{
         f"copy, {name}": f"copy {GRU} --attender {name}"
         for name in ("content", "loc", "one_step", "mono", "bi_relative", "mix_one_step")
@@ -42,7 +44,7 @@ TRAININGS = {
     "lookup, mix": f"lookup {GRU} --attender mix --preset paper",
     "addition, content": f"addition {GRU} --attender content --digits 3",
 }
-CALIBRATED = ("successor", "addition", "multiplication", "parity", "copy")
+CALIBRATED = ("successor", "addition", "multiplication", "parity", "copy", "tape", "sum")
 CERTIFIED = (*CALIBRATED[:4], "successor, window and cyclic")
 
 
@@ -84,7 +86,8 @@ def main() -> None:
             results[name] = about(run, "6,11" if "lookup" in name else "3,6,11")
             if name in CALIBRATED:
                 first, run = run, Path(f"{run}-calibrated")
-                more = ("--threshold", 0.3, "--force", "--steps", 300, "--out", run, "--quiet")
+                share = 0.01 if name in ("tape", "sum") else 0.3
+                more = ("--threshold", share, "--force", "--steps", 300, "--out", run, "--quiet")
                 abc("calibrate", first, *more)
                 lines = hashlib.sha256((run / "lines.csv").read_bytes()).hexdigest()[:16]
                 results[f"{name}, calibrated"] = {"lines": lines, **about(run, "3,6,60")}
