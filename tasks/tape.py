@@ -142,8 +142,8 @@ class Turing:
             return None
         if state == "mark":
             return cell, ""
-        if state == GROWS and not head:
-            return None  # a tape grows for the head
+        if state == GROWS and not (head and self.heads[cell][1] == self.plain[0]):
+            return None  # a tape grows for the head, by an empty cell
         if state in (STAYS, GROWS):
             grows = head and self._move(cell)[1] == "L"  # type: ignore[index]
             return (grows, None, None, cell, head, False), GROWS if grows else STAYS
