@@ -338,6 +338,13 @@ def test_the_busy_beaver_of_four_states_halts_after_107_steps_with_13_ones():
     assert not task.remark(rows[-1]) and "has not halted" in task.remark(task.solve("50 : A0"))
 
 
+def test_below_a_mark_of_growth_stands_the_head_on_an_empty_cell():
+    """No machine writes other rows, so that no window of them is to be right."""
+    task = Tape(BEAVER)
+    assert task.step_below("<", "B0") and task.step_below(".", "B1")
+    assert task.step_below("<", "B1") is None
+
+
 def test_tapes_say_what_is_wrong():
     for wrong in ("256", "1RB", "1RB1LB_1LA", "2RA0LA", "x"):
         with pytest.raises(TaskError, match="rule"):
