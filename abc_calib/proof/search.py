@@ -82,12 +82,15 @@ def failing_sources(
     rng: np.random.Generator,
     near: bool = False,
     windows: int | None = None,
+    unfound: set[tuple[int, int]] | None = None,
 ) -> Iterator[tuple[int, int, str]]:
     """Sources of at most ``widest`` digits with failing windows, ``each`` a window.
 
     Gives the node, the number of its failing window and the source; nodes by turns. ``near`` as in
-    ``Witnesses.sources``. ``windows``: how many are tried, by default all.
+    ``Witnesses.sources``. ``windows``: how many are tried, by default all. ``unfound``: windows of
+    which no source was found; they are not tried, and others are added.
     """
+    unfound = set() if unfound is None else unfound
     task = proof.data.task
     witnesses = Witnesses(task.rule_task, proof.listing)
     most = max((len(checked.failing) for checked in checks), default=0)
@@ -96,8 +99,11 @@ def failing_sources(
         for number, checked in itertools.product(range(most), checks)
         if number < len(checked.failing)
     )
-    for node, number, code in itertools.islice(turns, windows):
+    untried = (turn for turn in turns if (turn[0], turn[2]) not in unfound)
+    for node, number, code in itertools.islice(untried, windows):
+        unfound.add((node, code))
         for _, problem in witnesses.sources(node, code, each, widest, rng, near):
+            unfound.discard((node, code))
             yield node, number, task.plain(task.render(problem), 0)
 
 

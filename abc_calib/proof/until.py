@@ -42,7 +42,7 @@ SOURCES, ROW_SOURCES = 200, 40
 where outputs have rows, since one takes up to a second there."""
 ROW_WINDOWS = 100
 """Most windows for which sources are looked for at a time, where outputs have rows. It takes
-longest for those that no source of the training's length holds."""
+longest for those that no source of the training's length holds: each is looked for once."""
 MOST, MOST_DRAWN = 400, 4000
 """Of them all that are kept, the latest; the latter where they are drawn (``hard_to_learn``)."""
 SHARE, SHARE_DRAWN = 0.25, 0.5
@@ -65,6 +65,7 @@ class MarginStopping:
     def __init__(self, proof: Proof, seed: int):
         self.proof, self.seed = proof, seed
         self.hard: list[str] = []
+        self.unfound: set[tuple[int, int]] = set()
         self.scale = min(max(proof.size // MANY, 1), LIMIT)
         self.pause = 0
         task: Any = proof.data.task
@@ -112,16 +113,17 @@ class MarginStopping:
         return data.lay_out(problems.take(np.arange(len(usual) - few)).joined(*parsed))
 
     def state(self) -> dict[str, Any]:
-        return {"hard": self.hard, "pause": self.pause}
+        return {"hard": self.hard, "pause": self.pause, "unfound": sorted(self.unfound)}
 
     def load(self, state: dict[str, Any]) -> None:
         self.hard, self.pause = state.get("hard", []), state.get("pause", 0)
+        self.unfound = {(node, code) for node, code in state.get("unfound", [])}
 
     def _mine(self, proof: Proof, checked: list[Checked], rng: np.random.Generator) -> None:
         """Keep training problems, of the training length at most, with windows that fail."""
         data: Any = proof.data
-        tried = ROW_WINDOWS if proof.rule.in_rows else None
-        drawn = failing_sources(proof, checked, 2, data.length, rng, near=True, windows=tried)
+        tried, unfound = (ROW_WINDOWS, self.unfound) if proof.rule.in_rows else (None, None)
+        drawn = failing_sources(proof, checked, 2, data.length, rng, True, tried, unfound)
         texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.sources))
         self._keep([text for text in texts if data.may_train(data.task.parse(text))])
 
