@@ -80,8 +80,9 @@ class SquareRoot(Whole):
         possible = ways(
             possible, above, int(above[1]), int(before is not None and CARRIED in before)
         )
-        if column == 1:
-            possible = tuple(way for way in possible if way == (above[1] == "1"))
+        if column in (1, 2):  # where it was added, 1 and 0 stand there, otherwise 0 and 1
+            added = (above[1] == "1") == (column == 1)
+            possible = tuple(way for way in possible if way == added)
         if not possible:
             return None
         cell, carry = self._column(state)
@@ -91,13 +92,13 @@ class SquareRoot(Whole):
         return (negative, pair, before, above, column, carry, compared, possible), cell
 
     def end(self, state: Any) -> Any:
-        negative, pair, _, before, column, _, compared, _ = state
+        negative, pair, _, before, column, _, compared, possible = state
         if before is None:  # the first row, of two columns
             low, carry = self._column(state)
             high, carry = self._column((False, pair, None, None, 1, carry))
             return low, high, MINUS if carry else PLUS
-        if column < 2 or not compared:
-            return None
+        if column < 2 or not compared or (column == 2 and False not in possible):
+            return None  # of two columns is the first row alone, which is never added to
         cell, carry = self._column(state)
         if pair is None:
             return (cell,)
