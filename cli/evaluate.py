@@ -113,10 +113,14 @@ def predict(
         return Result(data, [answer], [remark])
     data["attended"] = [[token._asdict() for token in row] for row in prediction.attended]
     data["output"] = prediction.output
-    return Result(data, [answer, *written(data["output"], data["attended"])], [remark])
+    words = opened_run.data.layout_at(1).words
+    shown = written(prediction.output, data["attended"], words)
+    return Result(data, [answer, *shown], [remark])
 
 
-def written(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str | Table]:
+def written(
+    output: list[str], attended: list[list[dict[str, Any]]], words: bool
+) -> list[str | Table]:
     """Return the rows of an output, if it has several, and what each of its tokens read."""
     from abc_calib.geometry.layout import written_labels
     from tasks.rules import ROW
@@ -130,10 +134,11 @@ def written(output: list[str], attended: list[list[dict[str, Any]]]) -> list[str
         for row in attended
     ]
     places = written_labels(len(output), output[-1])
+    first = "0: the first word" if words else "a0: the last digit of the first operand"
     table = Table(
         ("", "writes", "reads directly (weight of its attention)"),
         [list(row) for row in zip(places, output, read, strict=False)],
-        caption="a0: the last token of the first operand; y0: the first that is written",
+        caption=f"{first}; y0: the first that is written",
     )
     rows = " ".join(output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
     return [*([f"rows\n{rows}"] if ROW in output else []), table]

@@ -123,7 +123,10 @@ def removed(words: list[str], yes: bool) -> Result:
     if not yes:
         for path in paths:
             say(str(path))
-        typer.confirm(f"Remove these {len(paths)} for good?", abort=True, err=True)
+        try:
+            typer.confirm(f"Remove these {len(paths)} for good?", abort=True, err=True)
+        except typer.Abort:
+            raise AbcError("nothing was removed (--yes removes without asking)") from None
     for path in paths:
         with locked(path, f"{path} is being trained: wait until it has ended"):
             shutil.rmtree(path)

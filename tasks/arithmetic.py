@@ -189,8 +189,8 @@ class Arithmetic(Task):
     # What a person writes
 
     def parse(self, source: str) -> Problems:
-        text = "".join(source.split()).lower()
-        parts = text.split(self.operator) if self.operator else [text]
+        text = source.strip().lower()
+        parts = [x.strip() for x in (text.split(self.operator) if self.operator else [text])]
         if why := self._wrong(text, parts):
             raise not_a_source(self, source, why)
         operands = tuple(map(self._number, parts))

@@ -145,7 +145,7 @@ def test_a_run_that_is_gone_or_none_or_of_another_version_is_named(tiny, refused
     for words in COMMANDS:
         named = [*words, "--run", photos] if words[0] == "predict" else [*words, photos]
         line = f"{photos} is not a run folder (no config.json): abc runs lists them"
-        assert refused(1, *named) == line
+        assert refused(2, *named) == line
         said = "is a run folder of version 3, and this program reads version 2: train"
         assert said in refused(1, *words)
         tiny.calibrated.rename(away)
@@ -161,7 +161,7 @@ def test_a_full_disk_while_calibrating_leaves_the_first_run_as_it_was(tiny, abc,
     before = {p: p.read_bytes() for p in tiny.vanilla.rglob("*") if p.is_file()}
     monkeypatch.setattr(LineBias, "save", no_space)
     line = abc("calibrate", "--threshold", 0.3, "--quiet").error(1)
-    assert "seed0-2 (No space left on device): free some space or choose another" in line
+    assert "seed0-calibrated-2 (No space left on device): free some space or choose another" in line
     assert {p: p.read_bytes() for p in tiny.vanilla.rglob("*") if p.is_file()} == before
     monkeypatch.undo()
     monkeypatch.setenv("ABC_RUNS", str(tiny.vanilla.parent))

@@ -25,7 +25,8 @@ from abc_calib.nn.lines import LineGather
 
 def evidence_of(attention: AttentionWeights | Iterable[AttentionWeights]) -> Evidence:
     """What stands in for a run's evidence: attention that was captured by hand."""
-    parts = [attention] if isinstance(attention, AttentionWeights) else list(attention)
+    given = [attention] if isinstance(attention, AttentionWeights) else attention
+    parts = [*given] if isinstance(given, Iterable) else []
     if not parts or not all(isinstance(part, AttentionWeights) for part in parts):
         raise UsageError("no attention to fit: give the list that abc.capture gave")
     if not any(bool(part.rows["self"].any()) for part in parts):

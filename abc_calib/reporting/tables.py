@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from abc_calib.evaluation.metrics import MISTAKES
 from abc_calib.runs.rows import ROWS, Row, size_of
-from abc_calib.text import Table
+from abc_calib.text import Table, counted
 
 
 def accuracy_table(
@@ -40,7 +40,7 @@ def accuracy_table(
     if any(row.get("set") == "carry" for rows in rows_by_name.values() for row in rows):
         caption = caption and f"{caption} (carry: problems with long carries)"
     samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
-    caption = caption and f"{caption}. {samples} problems per length"
+    caption = caption and f"{caption}. {counted(samples, 'problems')} per length"
     return Table(names, lines, right=names, title=title, caption=caption, label=label)
 
 

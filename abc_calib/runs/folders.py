@@ -33,12 +33,15 @@ def find(path: Path) -> Path:
         if not path.exists() and (runs_root() / path).exists():
             path = runs_root() / path
         if not path.is_dir():
-            near = difflib.get_close_matches(str(path), _names(runs_root()), 1, cutoff=0.8)
+            names = {name: name for name in _names(runs_root())}
+            names |= {run.name: os.path.relpath(run, runs_root()) for run in by_age()}
+            close = difflib.get_close_matches(path.name, names, 1, cutoff=0.8)
+            near = [names[name] for name in close]
             hint = f"did you mean {near[0]}?" if near else "abc runs lists them"
             what = f"{path} is a file, not a run" if path.is_file() else f"there is no run {path}"
             raise UsageError(f"{what}: {hint}")
         if not os.path.lexists(path / "config.json"):
-            raise AbcError(f"{path} is not a run folder (no config.json): abc runs lists them")
+            raise UsageError(f"{path} is not a run folder (no config.json): abc runs lists them")
     except OSError as error:
         raise UsageError(f"there is no run {path} ({error.strerror}): abc runs") from None
     return path
@@ -51,6 +54,8 @@ def zoo() -> list[str]:
 
 def copied(name: str) -> Path:
     """A copy under the root of a model of the zoo, made when it is first asked for."""
+    if not name:
+        raise UsageError(f"name a model, as in {', '.join(FROM_ZOO + model for model in zoo())}")
     if name not in zoo():
         raise UsageError(unknown("model", FROM_ZOO + name, [FROM_ZOO + model for model in zoo()]))
     path = runs_root() / f"zoo-{name}"
@@ -68,7 +73,8 @@ def latest() -> Path:
     except FileNotFoundError:
         if by_age():
             raise UsageError(
-                "it is not known which run is the latest: name one of those that abc runs lists"
+                "it is not known which run is the latest: name one of those that abc runs lists, "
+                "or train one (abc train successor)"
             ) from None
         hint = "abc train successor, or name a model, as in --run zoo:addition"
         raise UsageError(f"there is no run in {runs_root()} yet: {hint}") from None

@@ -94,14 +94,15 @@ def evaluate(
     planned = planned_rows(evaluator, data, sizes, chosen.samples, kinds, option)
     try:
         about = f"{loaded.config.task} {STAGES[loaded.config.stage]}"
-        with bar(f"evaluating {about}", progress, "rows") as update:
+        with bar(f"evaluating {about}", progress) as update:
             for plan in planned:
                 row = row_of(evaluator, data, *plan, chosen.seed, chosen.greedy)
                 with uninterrupted():
                     add_rows(path, [row])
                     rows.append(row)
                 measured = f"{row['set']}, {counted(size_of(row), loaded.task.unit)}"
-                update(len(rows), len(planned), measured, True)
+                tenths = [10 * done // len(planned) for done in (len(rows) - 1, len(rows))]
+                update(len(rows), len(planned), measured, tenths[0] < tenths[1])
                 on_row(row)
     except KeyboardInterrupt:
         kept = f"they are kept in {path}" if rows else "nothing was measured"

@@ -155,7 +155,9 @@ def extend_bias(
     unknown = [*(d for d in dirs if d not in DIRECTIONS), ""]
     if unknown[0] or not dirs:
         raise UsageError(f"unknown direction {unknown[0]!r}: choose among {', '.join(DIRECTIONS)}")
-    if len(shape) != 2 or min(shape) < 1:
+    if np.isnan(threshold):
+        raise OptionError("threshold", threshold, "give a number of standard deviations")
+    if np.shape(shape) != (2,) or min(shape) < 1:
         raise UsageError(f"shape {shape} is not possible: give (rows, keys), 1 or more each")
     for name, choice, allowed in ("average", average, ("all", "sum")), ("site", site, SITES[1:]):
         if choice not in allowed:

@@ -25,12 +25,12 @@ function refused(run, text, why) {
 
 // Operands of any width, as many as are typed, where the output has rows; else filled up with zeros.
 function numbers(run, spelling, text) {
-  const squeezed = text.replace(/\s+/g, "").toLowerCase(), rows = !spelling.widths;
-  const parts = spelling.operator ? squeezed.split(spelling.operator) : [squeezed];
+  const typed = text.trim().toLowerCase(), rows = !spelling.widths;
+  const parts = (spelling.operator ? typed.split(spelling.operator) : [typed]).map((part) => part.trim());
   const count = (rows ? spelling.operands : spelling.widths.length) ?? parts.length;
   const strange = [...parts.join("")].find((digit) => !spelling.digits.includes(digit));
   if (strange) return refused(run, text, `'${strange}' is not a digit of base ${spelling.digits.length}`);
-  if (parts.includes("")) return refused(run, text, squeezed ? `a number next to '${spelling.operator}' is missing` : "it is empty");
+  if (parts.includes("")) return refused(run, text, typed ? `a number next to '${spelling.operator}' is missing` : "it is empty");
   if (parts.length !== count) return refused(run, text, `it has ${parts.length} number${parts.length > 1 ? "s" : ""}, not ${count}`);
   let operands = parts.map((part) => part.replace(/^0+(?=.)/, ""));
   if (!rows) {
