@@ -121,6 +121,8 @@ def load_config(path: Path) -> RunConfig:
     except (OSError, ValueError) as error:
         raise AbcError(f"{path} cannot be read ({error}): put it back, or train again") from None
     version = data.get("format_version") if isinstance(data, dict) else None
+    if version is None:
+        raise AbcError(f"{path} is not the config.json of a run: abc runs lists them")
     if version != FORMAT_VERSION:
         raise AbcError(
             f"{path} is a run folder of version {version}, and this program reads version "

@@ -21,6 +21,7 @@ from abc_calib.proof.page import described
 from abc_calib.proof.prove import Checked, Proof
 from abc_calib.proof.sources import Sources
 from abc_calib.proof.witness import Witnesses
+from abc_calib.text import counted
 from tasks import TaskError
 from tasks.closure import NotClosed, check_closed
 
@@ -156,7 +157,8 @@ def search(certificate: Certificate, model: Model, data: Data, why: str) -> None
         certificate.reason = f"{why}; {scope} are right, and a search found none that is wrong"
     else:
         certificate.outcome, certificate.counterexamples = "refuted", [example.as_dict()]
-        certificate.reason = f"{why}; a source of {example.digits} {data.task.unit} is wrong"
+        size = counted(example.digits, data.task.unit)
+        certificate.reason = f"{why}; a source of {size} is wrong"
 
 
 def _shortest(certificate: Certificate, model: Model, data: Data) -> Failure | None:
