@@ -99,7 +99,7 @@ def test_parity_writes_the_running_xor_from_the_last_bit(number):
     ("name", "source", "answer"),
     [
         ("successor", "199", "200"),
-        ("addition", " 1 2 + 007 ", "19"),
+        ("addition", " 12 + 007 ", "19"),
         ("addition", "0+0", "0"),
         ("multiplication", "123*6", "738"),
         ("multiplication", "12*006", "72"),
@@ -108,6 +108,11 @@ def test_parity_writes_the_running_xor_from_the_last_bit(number):
 )
 def test_sources_as_a_person_writes_them(name, source, answer):
     assert get_task(name).solve(source) == answer
+
+
+def test_a_number_with_a_space_in_it_is_none():
+    with pytest.raises(TaskError, match="' ' is not a digit of base 10"):
+        get_task("addition").solve("1 2 + 7")
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)
