@@ -210,9 +210,9 @@ def pages() -> dict[str, str]:
     usual = recipe[~is_small].values.tolist()
     made = as_markdown(FIELDS["recipe"], usual, "lrl" + "r" * 7 + "l").rstrip()
     seeds = {task: int((recipe.task == task).sum()) for task in RECIPE.keys() - SMALL.keys()}
-    few = sum(0 < count < 3 for count in seeds.values())
+    few = "; ".join(task for task in RECIPE if 0 < seeds.get(task, 3) < 3)
     none = "; ".join(task for task in RECIPE if seeds.get(task) == 0)
-    missing = f"{few} tasks have fewer than three seeds, and these no row: {none}"
+    missing = f"fewer than three seeds: {few or 'none'}. No row: {none or 'none'}"
     of_page = {"recipe": {"table": made, "missing": missing, "small": small(recipe[is_small])}}
     rules = pd.read_csv(FILES["rules"], dtype=str, keep_default_na=False)
     numbers = pd.DataFrame(
