@@ -125,14 +125,7 @@ def written(
     from abc_calib.geometry.layout import written_labels
     from tasks.rules import ROW
 
-    read = [
-        "  ".join(
-            f"{token['place']}={token['token']}".removeprefix(f"{token['token']}=")
-            + f" ({token['weight']:.2f})"
-            for token in row
-        )
-        for row in attended
-    ]
+    read = ["  ".join(map(_read, row)) for row in attended]
     places = written_labels(len(output), output[-1])
     first = "0: the first word" if words else "a0: the last digit of the first operand"
     table = Table(
@@ -142,6 +135,13 @@ def written(
     )
     rows = " ".join(output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
     return [*([f"rows\n{rows}"] if ROW in output else []), table]
+
+
+def _read(token: dict[str, Any]) -> str:
+    """A token that was read, as ``a0=9 (1.00)``; a delimiter is its own place."""
+    place, symbol, weight = token.values()
+    is_closer = place == symbol and not place.isdigit()
+    return f"{place if is_closer else f'{place}={symbol}'} ({weight:.2f})"
 
 
 Source = Annotated[str, typer.Option("--input", help="A source of the run's task.")]
