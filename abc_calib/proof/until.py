@@ -122,8 +122,8 @@ class MarginStopping:
     def _mine(self, proof: Proof, checked: list[Checked], rng: np.random.Generator) -> None:
         """Keep training problems, of the training length at most, with windows that fail."""
         data: Any = proof.data
-        tried, unfound = (ROW_WINDOWS, self.unfound) if proof.rule.in_rows else (None, None)
-        drawn = failing_sources(proof, checked, 2, data.length, rng, True, tried, unfound)
+        once: Any = {"windows": ROW_WINDOWS, "unfound": self.unfound} if proof.rule.in_rows else {}
+        drawn = failing_sources(proof, checked, 2, data.length, rng, near=True, **once)
         texts = dict.fromkeys(text for *_, text in itertools.islice(drawn, self.sources))
         self._keep([text for text in texts if data.may_train(data.task.parse(text))])
 
