@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
@@ -29,6 +30,8 @@ Everything = Annotated[bool, typer.Option("--all", help="Also the jobs of sweeps
 COLUMNS = ("run", "task", "stage", "scheme", "held-out", "verdict")
 FIELDS = ["run", "task", "base", "stage", "scheme", "preset", "seed", "state", "held_out"]
 FIELDS += ["certificate", "seconds"]
+UNCHECKED = ", unchecked"
+"""Behind the verdict on a task that is not known here."""
 
 
 @command(tables=True)
@@ -48,8 +51,10 @@ def runs(action: Action = None, everything: Everything = False, yes: Yes = False
     if records:
         shown = Table(COLUMNS, [*map(cells_of, records)], right=("held-out",))
         states = [record["state"] for record in records]
-        unreadable = [state for state in states if state.startswith("unreadable")]
-        return Result(records, [shown], unreadable, table)
+        remarks = [state for state in states if state.startswith("unreadable")]
+        if any((record.get("certificate") or "").endswith(UNCHECKED) for record in records):
+            remarks.append("unchecked: name the file of its task with --plugin")
+        return Result(records, [shown], remarks, table)
     nothing = f"there is no run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)
 
@@ -74,6 +79,7 @@ def record_of(run: abc.Run) -> dict[str, Any]:
 
 def verdict_of(run: abc.Run) -> str | None:
     """Return what its certificate says, "out of date" if that is of another model; None without."""
+    from abc_calib.files import read_json
     from abc_calib.proof.certificate import FILE, Certificate
 
     if not (run.path / FILE).is_file():
@@ -81,7 +87,9 @@ def verdict_of(run: abc.Run) -> str | None:
     try:
         _ = run.task
     except AbcError:
-        return "needs --plugin"
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return f"{read_json(run.path / FILE)['outcome']}{UNCHECKED}"
+        return "out of date"
     try:
         return Certificate.load(run).outcome
     except AbcError:

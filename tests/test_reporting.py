@@ -94,14 +94,14 @@ def test_a_figure_has_one_colour_scale_with_a_bar_and_closed_cells_are_masked() 
 
 def test_heads_without_a_line_are_marked_in_one_way(calibrated: Run) -> None:
     (figure,) = heatmap_figures(calibrated, sites=("cross",)).values()
-    told = [text for text in texts(figure) if text.startswith(("no line", "reads"))]
-    assert told == ["reads a[t]", "no line, reads &"]
+    told = [text for text in texts(figure) if text.startswith(("0: ", "1: "))]
+    assert told == ["0: a[t]", "1: no line, &"]
     table = calibrated.path / "lines.csv"
     table.write_text(table.read_text().replace(",sink", ",transparent"))
     (figure,) = heatmap_figures(calibrated, sites=("cross",)).values()
-    assert "no line, reads &" in texts(figure) and "transparent" not in texts(figure)
+    assert "1: no line, &" in texts(figure) and "transparent" not in texts(figure)
     (figure,) = heatmap_figures("zoo:product", sites="self", layer=2).values()
-    assert texts(figure).count("no line") == 8
+    assert sum(text.endswith(": no line") for text in texts(figure)) == 8
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from abc_calib.calibration.plan import resolve_defaults
 from abc_calib.calibration.trial import Aim, Check, Choice, Place, choose, every_place
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
-from abc_calib.errors import AbcError
-from abc_calib.evaluation.exact import measured
+from abc_calib.errors import AbcError, shortened
+from abc_calib.evaluation.exact import exact_matches, measured, written
 from abc_calib.files import write_text
 from abc_calib.geometry import LineBias, Site
 from abc_calib.nn.base import Model
@@ -98,6 +98,15 @@ def calibrate(
     )
 
 
+def mistake(model: Model, data: Data, batch: Batch) -> str:
+    """The first sample that a model gets wrong, in the order of the tokens."""
+    wrong = batch.take((~exact_matches(model, batch)).nonzero()[:1, 0])
+    answer = written(model, wrong, greedy=True)[0]
+    rows = (wrong.source, answer, wrong.target)
+    source, is_written, right = (shortened(repr(data.vocabulary.text(x[0].tolist()))) for x in rows)
+    return f"For {source} it writes the tokens {is_written}, where {right} is right"
+
+
 @torch.inference_mode()
 def advice(model: Model, data: Data, batch: Batch) -> str:
     """What to do about a model that is wrong on its training samples, by what a few of it write."""
@@ -134,7 +143,7 @@ def read(
         raise AbcError(
             f"the model has not learned its training problems: {100 * (1 - accuracy):.1f} % of "
             f"{len(batch)} are wrong, and calibration reads the attention of right answers. "
-            f"{advice(model, data, batch)}, or go on with --force"
+            f"{mistake(model, data, batch)}. {advice(model, data, batch)}, or go on with --force"
         )
     if not len(correct):
         raise AbcError("the model decodes no training sample correctly: train longer (more steps)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
@@ -166,9 +166,15 @@ def refuse_unknown(keywords: Mapping[str, Any], *kinds: type[Options]) -> None:
     if keywords:
         names = dict.fromkeys(name for kind in kinds for name in kind.model_fields)
         name = shortened(str(next(iter(keywords))))
-        near = difflib.get_close_matches(name, names, 1, cutoff=0.8)
-        hint = f"did you mean {near[0]}?" if near else f"choose among {', '.join(names)}"
-        raise UsageError(f"unknown option {name!r}: {hint}")
+        raise UsageError(f"unknown option {name!r}: {_hint(name, names)}")
+
+
+def _hint(name: str, choices: Iterable[str]) -> str:
+    """What an unknown option may stand for, also by its initials: ``lr``."""
+    names = [*choices]
+    near = difflib.get_close_matches(name, names, 1, cutoff=0.8)
+    near += [each for each in names if name == "".join(word[0] for word in each.split("_"))]
+    return f"did you mean {near[0]}?" if near else f"choose among {', '.join(names)}"
 
 
 def refusal(kind: type[Options], error: ValidationError) -> UsageError:
@@ -177,7 +183,7 @@ def refusal(kind: type[Options], error: ValidationError) -> UsageError:
     path = [str(part) for part in first["loc"]]
     name = shortened(".".join(path))
     if first["type"] == "extra_forbidden":
-        choices = f": choose among {', '.join(kind.model_fields)}" if len(path) == 1 else ""
+        choices = f": {_hint(name, kind.model_fields)}" if len(path) == 1 else ""
         return UsageError(f"unknown option {name!r} of {kind.group_title}{choices}")
     if not path or first["type"] == "missing":
         return UsageError(f"{name} is missing" if path else rule_of(first))

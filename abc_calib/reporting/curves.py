@@ -50,11 +50,13 @@ class Look(NamedTuple):
     marker: str
     dash: Any
 
-    def style(self, is_top: bool) -> dict[str, Any]:
+    def style(self, is_top: bool, thin: bool = False) -> dict[str, Any]:
         """Return it as matplotlib's keywords; ``is_top``: thick and filled."""
+        thick = (1.3, 0.8) if thin else (1.9, 1.2)
         return {
             "color": self.colour, "linestyle": self.dash, "marker": self.marker, "clip_on": False,
-            "linewidth": 1.9 if is_top else 1.2, "markeredgewidth": 0.8, "zorder": 3 + is_top,
+            "linewidth": thick[not is_top], "markeredgewidth": 0.6 if thin else 0.8,
+            "zorder": 3 + is_top,
             "markerfacecolor": self.colour if is_top else "white",
         }  # fmt: skip
 
@@ -104,6 +106,7 @@ def accuracy_curve(
         raise UsageError(f"there are no accuracies{of} to draw: run abc eval first")
     lengths = sorted({point[0] for points in series.values() for point in points})
     figure, axes = _figure(width, list(series))
+    narrow = width < NARROW
     axes.axvline(train_length, color="0.35", linewidth=0.9, linestyle=":")
     look = looks(list(series))
     for number, (name, points) in enumerate(series.items()):
@@ -113,21 +116,21 @@ def accuracy_curve(
         x, y, low, high = zip(*sorted(points), strict=True)
         if single is None:
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
-        style = look[name].style(name in top)
-        style["markersize"] = 3.6 + 2.4 * (1 - number / len(series))
-        if len(points) > MANY:
+        style = look[name].style(name in top, narrow)
+        style["markersize"] = (2.4 if narrow else 3.6) + 2.4 * (1 - number / len(series))
+        if len(points) > (MANY // 2 if narrow else MANY):
             style["markevery"] = (0.1 * number / len(series), 0.1)
         axes.plot(x, y, label=name, **style)
     axes.set_title(title)
     note = f"dotted: training length {train_length}"
     if single is None and any(low < high for points in series.values() for *_, low, high in points):
         note += "; shaded: 95 % intervals"
-    inches = (0.9 if width < NARROW else 0.55) * width
+    inches = (0.9 if narrow else 0.55) * width
     note = wrapped(note, inches, LABEL_SIZE)
     axes.set_xlabel(f"{unit}\n({note})", linespacing=1.4)
     axes.set_ylabel(measure)
     _scale(axes, _named(lengths, train_length, inches), "%" in measure)
-    styles = {name: look[name].style(name in top) for name in series}
+    styles = {name: look[name].style(name in top, narrow) for name in series}
     _name(axes, styles, [max(points)[1] for points in series.values()])
     return figure
 

@@ -53,7 +53,7 @@ class Block:
     """Heads under one heading: ``matrices (h, i, j)`` and the names of rows and keys.
 
     ``names (h,)`` and ``notes (h,)``: text over each image, by default ``head 0`` and so on; notes
-    are what the head reads, grey where they begin with ``NO_LINE``. ``additive``: biases, of which
+    are what the head reads, grey where they have ``NO_LINE``. ``additive``: biases, of which
     0 is open and -inf closed, in place of weights.
     """
 
@@ -161,7 +161,7 @@ def _image(axes: Axes, block: Block, head: int, size: tuple[float, float], scale
         norm=scale.norm, aspect="auto", interpolation="nearest",
         extent=(-0.5, keys - 0.5, rows - 0.5, -0.5),
     )  # fmt: skip
-    is_bare = bool(block.notes) and block.notes[head].startswith(NO_LINE)
+    is_bare = bool(block.notes) and NO_LINE in block.notes[head]
     axes.set_title(
         block.title(head, width), fontsize=SMALL, pad=2, color="0.45" if is_bare else "black"
     )

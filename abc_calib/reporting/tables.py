@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from abc_calib.evaluation.metrics import MISTAKES
 from abc_calib.runs.rows import ROWS, Row, size_of
@@ -19,7 +20,8 @@ def accuracy_table(
 ) -> Table:
     """Return exact match in percent: a line per length, a column per named series.
 
-    ``intervals``: with a column for the 95 % interval of each. The caption says how many samples a
+    ``intervals``: with a column for the 95 % interval of each, and following lengths with the same
+    numbers in one line. The caption says how many samples a
     number is of.
     """
     cells = [{size_of(row): row for row in rows} for rows in rows_by_name.values()]
@@ -33,6 +35,8 @@ def accuracy_table(
             lines[-1].append("-" if row is None else _number(row))
             if intervals:
                 lines[-1].append("-" if row is None else _interval(row))
+    if intervals:
+        lines = [*_folded(lines)]
     names = ["length"]
     for name in rows_by_name:
         names += [name, f"{name}, 95 % interval"] if intervals else [name]
@@ -42,6 +46,19 @@ def accuracy_table(
     samples = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)})) if counts else "no"
     caption = caption and f"{caption}. {counted(samples, 'problems')} per length"
     return Table(names, lines, right=names, title=title, caption=caption, label=label)
+
+
+def _folded(lines: Sequence[list[object]]) -> Iterator[list[object]]:
+    """Lines of lengths that follow each other and have the same numbers as one: ``5 to 50``."""
+
+    def kind(place: tuple[int, list[object]]) -> object:
+        number, (size, *cells) = place
+        return (int(size) - number if str(size).isdigit() else size, cells)
+
+    for _, group in groupby(enumerate(lines), kind):
+        same = [line for _, line in group]
+        (first, *cells), (last, *_) = same[0], same[-1]
+        yield [first if first == last else f"{first} to {last}", *cells]
 
 
 def token_table(rows: Sequence[Row], title: str = "") -> Table:

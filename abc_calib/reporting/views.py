@@ -104,7 +104,7 @@ class AttentionView:
             attention,
             matrices=self._visible(lines.fit(layer))[heads],
             notes=[lines.note(layer, head) for head in heads],
-            heading=f"lines that were kept{where}; t: the query's column",
+            heading=f"lines that were kept{where}, and what they read; t: the query's column",
         )
         rows, keys = lines.far.labels(self.site)
         bias = replace(
@@ -115,7 +115,9 @@ class AttentionView:
         if options.panel is not None:
             chosen = panels[options.panel]
             return [chosen if options.title else replace(chosen, heading="")]
-        panels["fit"] = replace(fit, names=[""] * len(heads))  # they stand over the attention
+        what = [note.replace("reads ", "") for note in fit.notes]
+        notes = [f"{head}: {read}" for head, read in zip(heads, what, strict=True)]
+        panels["fit"] = replace(fit, names=[""] * len(heads), notes=notes)
         panels["bias"] = replace(bias, notes=())
         return [
             replace(block, heading=f"({letter}) {block.heading}")
