@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 
@@ -59,14 +60,18 @@ class Table:
         r"""A LaTeX ``tabular`` for ``\usepackage{booktabs}``.
 
         With a ``caption`` inside of a ``table``, scaled down to the width of the text where it is
-        wider (``\usepackage{graphicx}``). A missing cell (``-``) is a dash.
+        wider (``\usepackage{graphicx}``). A missing cell (``-``) is a dash. Columns side by side
+        whose names begin alike, up to a comma, have a head over both.
         """
         rows = [["–" if cell == "-" else cell for cell in row] for row in self.rows]
         align = "".join("r" if name in self.right else "l" for name in self.columns)
         sides = _sides(self.columns, rows, align if self.right else "")
-        cells = [[_text(value, _LATEX) for value in line] for line in (self.columns, *rows)]
-        head, *body = [" & ".join(line) + r" \\" for line in cells]
-        lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body]
+        heads = _heads([_text(name, _LATEX) for name in self.columns])
+        cells = [[_text(value, _LATEX) for value in row] for row in rows]
+        for row in cells if self.right else ():
+            row[:] = [grouped(x) if side == "r" else x for x, side in zip(row, sides, strict=True)]
+        body = [" & ".join(row) + r" \\" for row in cells]
+        lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", *heads, r"\midrule", *body]
         lines += [r"\bottomrule", r"\end{tabular}"]
         if self.caption:
             caption = [rf"\caption{{{_text(self.caption, _LATEX)}}}"]
@@ -92,6 +97,21 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: st
 
 _NARROW = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 """A box as wide as its content, or as the line if that is narrower."""
+
+
+def _heads(columns: Sequence[str]) -> list[str]:
+    """The lines of heads: two where names side by side begin alike, up to their last comma."""
+    parts = [name.rpartition(", ") for name in columns]
+    groups = [(head, len([*same])) for head, same in groupby(head for head, *_ in parts)]
+    if not any(head and count > 1 for head, count in groups):
+        return [" & ".join(columns) + r" \\"]
+    over, rules, first = list[str](), list[str](), 1
+    for head, count in groups:
+        over += [rf"\multicolumn{{{count}}}{{c}}{{{head}}}"] if head else [""] * count
+        rules += [rf"\cmidrule(lr){{{first}-{first + count - 1}}}"] if head else []
+        first += count
+    above, below = (" & ".join(line) + r" \\" for line in (over, [last for *_, last in parts]))
+    return [above, " ".join(rules), below]
 
 
 def _sides(columns: Sequence[str], rows: Sequence[Sequence[Any]], align: str = "") -> str:

@@ -37,7 +37,10 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     task, config = opened_run.task, opened_run.config
     about = f"{config.task} {STAGES[config.stage]}"
     title = f"{opened_run}: {about}, trained on at most {config.train.length} {task.unit}"
-    caption, label = f"Exact match in percent by length, {about}", opened_run.path.resolve().name
+    caption, label = (
+        f"Exact match in percent by length, {about}, seed {config.train.seed}",
+        opened_run.path.resolve().name,
+    )
     words = [row for row in rows if "edit_distance" in row]
     remarks = [f"written to {opened_run.path / 'eval.csv'} (rows of more samples stay as they are)"]
     if opened_run.data.only_lengths:

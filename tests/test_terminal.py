@@ -150,6 +150,14 @@ def test_in_latex_a_missing_cell_is_a_dash_and_no_row_is_left_out() -> None:
     assert len(body) == 16 and Table("nab", rows).csv().count("-") == 13
 
 
+def test_in_latex_columns_that_begin_alike_have_a_head_over_them() -> None:
+    names = ["length", "before, random", "before, carry", "after"]
+    lines = Table(names, [["1000", "9.5", "1000.5", "7"]], right=names).latex().splitlines()
+    assert lines[2] == r" & \multicolumn{2}{c}{before} &  \\"
+    assert lines[3:5] == [r"\cmidrule(lr){2-3}", r"length & random & carry & after \\"]
+    assert lines[6] == r"1,000 & 9.5 & 1000.5 & 7 \\"
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
 def test_every_table_compiles(tmp_path: Path) -> None:
     tables = [path.read_text("utf-8") for path in sorted(REPORTS.glob("reproduction/*.tex"))]

@@ -104,7 +104,7 @@ class AttentionView:
             attention,
             matrices=self._visible(lines.fit(layer))[heads],
             notes=[lines.note(layer, head) for head in heads],
-            heading=f"lines that were kept{where}, and what they read; t: the query's column",
+            heading=f"lines that were kept{where}; what they read at column t",
         )
         rows, keys = lines.far.labels(self.site)
         bias = replace(
