@@ -88,7 +88,8 @@ def report(run: Names = None, out: Page = None, open_: Open = False) -> Result:
     from abc_calib.progress import bar
     from abc_calib.reporting.page import write_page
 
-    runs = [abc.Run.open(name) for name in run] if run else [abc.Run.open(None)]
+    names: list[str | None] = [*dict.fromkeys(run or ())] or [None]
+    runs = [*map(abc.Run.open, names)]
     folder = runs[0].path if len(runs) == 1 else runs_root()
     with bar("making the page", None, "runs") as update:
         target = out or folder / "report.html"

@@ -206,7 +206,7 @@ def say_lines(calibration: Calibration) -> None:
         if count := sum(row.note == note for row in calibration.table):
             say(f"{count} heads have no line; they {meaning}")
     if any("assigned" in row[-1] for row in rows):
-        say("assigned: no line found in these heads; they use one of their layer's")
+        say("assigned: these heads have no line of their own and use one of their layer's")
 
 
 def compared(run: abc.Run) -> list[str]:

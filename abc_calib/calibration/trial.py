@@ -90,8 +90,8 @@ class Check:
         if math.isinf(self.windows):
             sees = "a token of the output sees the whole source, so longer ones may fail"
         return (
-            f"lines above {self.threshold:.0%} of a head's attention ({sees}): "
-            f"{100 * self.accuracy:.1f} % on lengths left out"
+            f"a trial with lines that have {self.threshold:.0%} of a head's attention or more "
+            f"({sees}): {100 * self.accuracy:.1f} % right on longer problems than it saw"
         )
 
 

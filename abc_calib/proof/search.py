@@ -158,7 +158,7 @@ def search(certificate: Certificate, model: Model, data: Data, why: str) -> None
     else:
         certificate.outcome, certificate.counterexamples = "refuted", [example.as_dict()]
         size = counted(example.digits, data.task.unit)
-        certificate.reason = f"{why}; a source of {size} is wrong"
+        certificate.reason = f"a source of {size} is wrong ({why})"
 
 
 def _shortest(certificate: Certificate, model: Model, data: Data) -> Failure | None:

@@ -53,7 +53,7 @@ def _folded(lines: Sequence[list[object]]) -> Iterator[list[object]]:
 
     def kind(place: tuple[int, list[object]]) -> object:
         number, (size, *cells) = place
-        return (int(size) - number if str(size).isdigit() else size, cells)
+        return (int(str(size)) - number if str(size).isdigit() else size, cells)
 
     for _, group in groupby(enumerate(lines), kind):
         same = [line for _, line in group]
