@@ -126,7 +126,7 @@ def test_a_file_is_a_product_and_further_jobs(sweep_file):
 BAD = """
 | give tasks in [sweep], which [grid] multiplies, or [[jobs]]
 [sweeps] | unknown option 'sweeps' of the file: did you mean sweep?
-[sweep]; task = 'successor' | unknown option 'task' of [sweep]: choose among tasks,
+[sweep]; task = 'successor' | unknown option 'task' of [sweep]: did you mean tasks?
 [sweep]; tasks = [] | task = []: give a list of one value or more
 TASK; [grid]; heads = 2 | heads = 2: give a list
 [grid]; heads = [2] | give tasks in [sweep], which [grid] multiplies
