@@ -173,7 +173,15 @@ def _filled(row: dict[str, Any], made_with: dict[str, Any]) -> dict[str, Any]:
 
 
 TARGETS: dict[str, Target] = {}
-for _paper in ("duan_shi", "scaffolding", "published", "reviewers", "attenders", "rivals"):
+for _paper in (
+    "duan_shi",
+    "scaffolding",
+    "published",
+    "ablations",
+    "reviewers",
+    "attenders",
+    "rivals",
+):
     TARGETS |= read_targets((PAPERS / f"{_paper}.toml").read_text("utf-8"))
 
 
