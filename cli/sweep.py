@@ -142,9 +142,9 @@ def jobs_progress() -> Iterator[Callable[[Progress, Outcome | None], None]]:
 
 TARGET_HELP = (
     "table1, table2, table3, table1-padded, table3-padded, figure1, published, ablations, "
-    "reviewers, rivals or chomsky; figure3, figure4, figure7 or figure8, drawn of models made from nothing; "
-    "attenders-table2, -table3, -table4, -table6 to -table9 or -abc; location-table3, "
-    "location-figure6 or location-figure8."
+    "reviewers, rivals or chomsky; figure3, figure4, figure7 or figure8, drawn of models made "
+    "from nothing; attenders-table2, -table3, -table4, -table6 to -table9 or -abc; "
+    "location-table3, location-figure6 or location-figure8."
 )
 Name = Annotated[str, typer.Argument(help=TARGET_HELP)]
 RowNames = Annotated[
