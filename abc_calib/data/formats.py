@@ -54,7 +54,9 @@ class Format:
             raise OptionError("format", text, f"give hints:N, N from 2 to {MOST_HINTS:,}")
         if text not in ("free", "aligned") and not fixed and kind != "hints":
             raise OptionError(
-                "format", text, "choose free, aligned, hints or fixed:N, as in fixed:60, or both"
+                "format",
+                text,
+                "choose free, aligned, hints, fixed:N such as fixed:60, or aligned,fixed:N",
             )
         self.width = number if fixed else None
         self.hints = tuple(f"#{k}" for k in range(number or HINTS)) if kind == "hints" else ()
