@@ -56,7 +56,7 @@ class Format:
             raise OptionError(
                 "format",
                 text,
-                "choose free, aligned, hints, fixed:N such as fixed:60, or aligned,fixed:N",
+                "choose free, aligned, hints, fixed:N (fixed:60) or aligned,fixed:N",
             )
         self.width = number if fixed else None
         self.hints = tuple(f"#{k}" for k in range(number or HINTS)) if kind == "hints" else ()
