@@ -134,7 +134,8 @@ def written(
     table = Table(
         ("", "writes", "reads directly (weight of its attention)"),
         [list(row) for row in zip(places, output, read, strict=False)],
-        caption=f"{first}; y0: the first that is written",
+        caption=f"{first}; y0: the first that is written. Weights are the largest of any head. "
+        "What these tokens have read, such as a carry, comes with them.",
     )
     rows = " ".join(output[:-1]).replace(f" {ROW} ", f" {ROW}\n")
     return [*([f"rows\n{rows}"] if ROW in output else []), table]

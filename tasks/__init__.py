@@ -96,7 +96,9 @@ def get_task(name: str, **options: Any) -> Task:
     for key, value in chosen.items():
         if key not in kind.options:
             allowed = f"it takes {', '.join(kind.options)}" if kind.options else "it takes none"
-            raise TaskError(f"{name} has no option {key!r} (here {str(value)[:60]!r}): {allowed}")
+            raise TaskError(
+                f"{name} has no option {key!r} (here {str(value)[:60]!r}): {allowed}; leave it out"
+            )
     return kind(**chosen)
 
 

@@ -65,7 +65,10 @@ def from_table(table: str) -> Machine:
     except (csv.Error, ValueError):
         header = []
     if tuple(header) != COLUMNS:
-        raise TaskError(f"a table begins with the line {','.join(COLUMNS)}")
+        given = f"this one with {','.join(header)[:60]!r}" if header else "this one has none"
+        raise TaskError(
+            f"a table begins with the line {','.join(COLUMNS)}; {given}: write it first"
+        )
     moves: Moves = {}
     for number, row in enumerate(rows, 2):
         if len(row) != len(COLUMNS) or any(len(cell.split()) != 1 for cell in row):

@@ -46,7 +46,7 @@ abc train parity --base 10 => parity is defined on bits: base 10 is not possible
 abc train successor --model foreign => unknown model 'foreign': choose transformer or decoder or gru
 abc train successor --preset huge => unknown preset 'huge': choose one of default, paper
 abc train successor --sampling odd => --sampling odd: choose uniform, balanced, carry, mixed
-abc train successor --format wide => --format wide: choose free, aligned, hints or
+abc train successor --format wide => --format wide: choose free, aligned, hints, fixed:N
 abc train successor --format fixed:5 => an operand of 6 digits does not fit 5: use the
 abc train addition --format aligned,fixed:5 => an operand of 6 digits does not fit 5: use the
 abc train successor --scheme rpe:clip=0 => scheme 'rpe:clip=0': clip = '0': give a

@@ -65,7 +65,7 @@ def test_layout_by_hand(task, base, layout, source, read, write):
 def test_formats_that_are_none_or_do_not_fit_are_refused():
     wrong = ["", "Free", "free:3", "fixed", "fixed:0", "fixed:-1", "fixed:²", "aligned,free"]
     for layout in [*wrong, "aligned,hints"]:
-        with pytest.raises(UsageError, match="choose free, aligned, hints, fixed:N .fixed:60. or"):
+        with pytest.raises(UsageError, match=r"choose free, aligned, hints, fixed:N .fixed:60. or"):
             Format(layout)
     with pytest.raises(ValueError, match="4 digits does not fit 3: use the format free, or fi"):
         laid_out("addition", "1234+1", "fixed:3")

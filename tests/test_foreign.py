@@ -270,7 +270,7 @@ def test_attention_that_lines_cannot_have_is_refused():
     ids = torch.cat([SOURCES, OUTPUTS], 1)
     labels = ids.masked_fill(torch.arange(ids.shape[1]) < SOURCES.shape[1], -100)
     batch = {"input_ids": ids, "labels": labels}
-    with pytest.raises(UsageError, match="no batches: give at"):
+    with pytest.raises(UsageError, match="a batch of input_ids: give tensors"):
         abc.capture(model, {"input_ids": [1]}, delimiters=[PLUS, EQUALS])
     both_ways = torch.full((2, 4, 13, 13), 1 / 13)
     one_way = F.normalize(both_ways.tril(), p=1, dim=3)

@@ -208,7 +208,7 @@ def test_the_api_page_is_what_the_code_says():
 
 
 def test_the_table_of_schemes_is_complete():
-    text = (DOCS / "models.md").read_text()
+    text = (DOCS / "models.md").read_text().partition("## Decoder")[0]
     rows = dict(re.findall(r"^\| (\w+) \| [^|]* \|([^|]*)\|$", text, re.MULTILINE))
     rows.pop("scheme", None)
     assert list(rows) == list(SCHEMES)

@@ -110,7 +110,10 @@ def plan_calibration(config: RunConfig, *groups: Options, **keywords: Any) -> Ru
         kept["sampling"] = "uniform"  # of all symbols
     training = recipe.retraining.model_copy(update=kept | chosen.chosen)
     if (training.length, training.format) != (config.train.length, config.train.format):
-        raise UsageError("length and format of the retraining are those of the first training")
+        raise UsageError(
+            f"a retraining has the length {config.train.length} and the format "
+            f"{config.train.format} of the first training: leave them out"
+        )
     planned = config.model_copy(
         update={
             "code_version": __version__,

@@ -184,7 +184,8 @@ def refusal(kind: type[Options], error: ValidationError) -> UsageError:
     name = shortened(".".join(path))
     if first["type"] == "extra_forbidden":
         choices = f": {_hint(name, kind.model_fields)}" if len(path) == 1 else ""
-        return UsageError(f"unknown option {name!r} of {kind.group_title}{choices}")
+        of = f" of {kind.group_title}" if "group_title" in vars(kind) else ""
+        return UsageError(f"unknown option {name!r}{of}{choices}")
     if not path or first["type"] == "missing":
         return UsageError(f"{name} is missing" if path else rule_of(first))
     schema = kind.model_json_schema()["properties"].get(path[0])
@@ -225,6 +226,8 @@ def rule_of(problem: Mapping[str, Any], schema: Any = None) -> str:
         numbers = number_in(schema) or {"type": "integer" if "int_" in kind else "number"}
         near = {k: v for k, v in numbers.items() if k not in BOUNDS or abs(v) < FAR}
         return f"give a {allowed(near | of_error)}"
+    if kind == "string_pattern_mismatch" and isinstance(schema, dict):
+        return f"it does not look as it should: {schema.get('description', context['pattern'])}"
     if kind in PLAIN:
         return PLAIN[kind].format(**context).replace("'", "")
     rule = str(problem["msg"]).removeprefix("Value error, ")

@@ -46,7 +46,7 @@ def by_name(word: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     names = [name for name, registered in kind.classes.items() if registered is value]
-    return names[0] if names else register(kind, value, "class in Python", replace=True)
+    return names[0] if names else register(kind, value, "in Python", replace=True)
 
 
 def options_by_name(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,6 +111,8 @@ def find(word: str, name: str) -> Any:
     points = kind.installed
     if name not in points:
         advice = "one of your own comes with --plugin FILE.py"
+        if word == "task" and name in getattr(KINDS.get("scheme"), "classes", ()):
+            raise UsageError(f"{name} is a position scheme, not a task: --scheme {name}")
         raise UsageError(unknown(word, name, [*kind.classes, *points], advice))
     point = points[name]
     package = f"{point.dist.name} {point.dist.version}" if point.dist else point.module

@@ -30,6 +30,7 @@ from abc_calib.reporting.attention import (
 from abc_calib.reporting.heatmaps import Block, heatmaps
 from abc_calib.reporting.style import font, save_figures
 from abc_calib.runs import Run
+from abc_calib.runs.run import STAGES
 
 SITE_NAMES = {"encoder": "encoder self", "self": "decoder self", "cross": "cross"}
 MOST = 1000
@@ -189,6 +190,10 @@ def views_of(run: Run | Path | str | None, options: FigureOptions) -> list[Atten
         what = "one source has" if options.input is not None else f"{run} has"
         raise UsageError(f"--panel {options.panel}: {what} attention alone; leave it out")
     source = options.input
+    if source is not None and "digits" in options.chosen:
+        raise UsageError(
+            "--digits is of the extended bias, which one source has none of: leave it out"
+        )
     views = averaged(run, options.digits) if source is None else _of_source(run, source)
     sites = [site for site in SITES if site in options.sites]
     if missing := [site for site in sites if site not in views]:
@@ -209,7 +214,8 @@ def averaged(run: Run, digits: int) -> dict[Site, AttentionView]:
     if is_calibrated(run):
         bias, table, far = run.bias(), kept_lines(run), far_problem(run, near, digits)
         lines = {site: SiteLines(bias, table, site, near, far) for site in bias.sites}
-    about = f"averaged attention, {near.size}, teacher forcing"
+    whose = "averaged attention" + " of the first training" * bool(lines)
+    about = f"{whose}, {near.size}, teacher forcing"
     return {
         site: AttentionView(
             run.config.task, site, weights, *near.labels(site), about, lines.get(site)
@@ -230,7 +236,7 @@ def _of_source(run: Run, source: str) -> dict[Site, AttentionView]:
         raise AbcError(f"{run} writes no token of its tokenizer for {source}: nothing to draw")
     tokens, output = answer.tokens(data), answer.symbols(data)
     names = {"encoder": (tokens, tokens), "self": (output, [tokens[0], *output[:-1]])}
-    about = f"attention on {source}, greedy decoding"
+    about = f"attention on {source} {STAGES[run.config.stage]}, greedy decoding"
     return {
         site: AttentionView(
             run.config.task,

@@ -33,7 +33,7 @@ def find(path: Path) -> Path:
         if not path.exists() and (runs_root() / path).exists():
             path = runs_root() / path
         if not path.is_dir():
-            names = {name: name for name in _names(runs_root())}
+            names = {name: name for name in _names(runs_root()) if name != path.name}
             names |= {run.name: os.path.relpath(run, runs_root()) for run in by_age()}
             close = difflib.get_close_matches(path.name, names, 1, cutoff=0.8)
             near = [names[name] for name in close]

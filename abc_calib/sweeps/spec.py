@@ -43,7 +43,9 @@ class Section(Options):
 
     tasks: list[Word] | None = None
     schemes: list[Word] | None = None
-    seeds: Seed | list[Seed] = Field(1, examples=["3 for 0, 1 and 2, or [5, 7]"])
+    seeds: Annotated[int, Field(ge=1, le=LARGEST_SEED)] | list[Seed] = Field(
+        1, examples=["3 for 0, 1 and 2, or [5, 7]"]
+    )
     base: int | None = Field(None, ge=2, le=36)
     task_options: dict[str, int | str] = {}
     preset: Word = "default"

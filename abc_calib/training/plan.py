@@ -7,9 +7,11 @@ are tried on a few problems.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from abc_calib import plugins
 from abc_calib.config import MODEL_OPTIONS, RunConfig, TrainOptions, refuse_unknown, take
@@ -112,6 +114,13 @@ def check_config(config: RunConfig, data: Data, memory: bool = True) -> None:
     if config.train.optimizer not in taken:
         rule = f"this model takes {' or '.join(taken)}"
         raise OptionError("optimizer", config.train.optimizer, rule)
+    for name, is_used, where in (
+        ("teacher_forcing", config.kind == "gru", "recurrent models"),
+        ("dev", config.kind == "gru" or data.decoded, "tasks on tokens"),
+    ):
+        value = getattr(config.train, name)
+        if not is_used and value != TrainOptions.model_fields[name].default:
+            raise OptionError(name, value, f"it is for {where} alone; leave it out")
     if memory and not torch.cuda.is_available():
         _check_memory(config, data)
     if config.plugins:
@@ -159,11 +168,29 @@ def _try_plugins(config: RunConfig, data: Data) -> None:
                     f"the parameter {name} is never filled: fill it in reset_parameters, as in "
                     "nn.init.zeros_(self.strength), and call that at the end of __init__"
                 )
+        given = _score_biases(model)
         loss = model.loss(batch.source, batch.target)
+        if given and all(bias is None for bias in given):
+            raise UsageError("its score_bias is None at every site: does it return its tensor?")
         loss.backward()
         model.eval().decode(batch.source, 2)
     if not torch.isfinite(loss):
         raise UsageError(f"the loss of the first problems is {loss.item()}: mend the scheme")
+
+
+def _score_biases(model: torch.nn.Module) -> list[Tensor | None]:
+    """What the schemes of a model add to scores, a list that grows as it is used."""
+    given: list[Tensor | None] = []
+
+    def kept(score_bias: Any, *args: Any) -> Tensor | None:
+        given.append(score_bias(*args))
+        return given[-1]
+
+    scheme: Any
+    for scheme in model.modules():
+        if getattr(scheme, "has_score_bias", False):
+            scheme.score_bias = partial(kept, scheme.score_bias)
+    return given
 
 
 def _check_rule(data: Data, problems: Any, row: int, target: list[int]) -> None:

@@ -103,7 +103,10 @@ class Cfq(SetTask):
             if shared := {*chosen["trainIdxs"]} & {*chosen["devIdxs"], *chosen["testIdxs"]}:
                 raise ValueError(f"sample {min(shared)} is for training and held out")
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
-            raise TaskError(f"{path} cannot be read ({e!r}): give the public data") from None
+            why = getattr(e, "strerror", None) or repr(e)
+            raise TaskError(
+                f"{path} cannot be read ({why}): give the public data (--data FOLDER)"
+            ) from None
         if not all(parts.values()):
             raise TaskError(f"{path} has a set without samples: give the public data")
         return parts

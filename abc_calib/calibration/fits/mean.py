@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -155,7 +156,7 @@ def extend_bias(
     unknown = [*(d for d in dirs if d not in DIRECTIONS), ""]
     if unknown[0] or not dirs:
         raise UsageError(f"unknown direction {unknown[0]!r}: choose among {', '.join(DIRECTIONS)}")
-    if np.isnan(threshold):
+    if not isinstance(threshold, Real) or np.isnan(threshold):
         raise OptionError("threshold", threshold, "give a number of standard deviations")
     if np.shape(shape) != (2,) or min(shape) < 1:
         raise UsageError(f"shape {shape} is not possible: give (rows, keys), 1 or more each")

@@ -113,9 +113,8 @@ def listed_batches(batches: Batch | Iterable[Batch], stream: bool) -> list[Batch
         named = batch if isinstance(batch, Mapping) else {}
         ids, labels = named.get("input_ids"), named.get("labels")
         if not isinstance(ids, Tensor) or not isinstance(labels, Tensor):
-            raise UsageError(
-                "no batches: give at least one, of tensors input_ids, attention_mask and labels"
-            )
+            has = f"a batch of {', '.join(map(str, named))}" if named else "no batches"
+            raise UsageError(f"{has}: give tensors input_ids, attention_mask and labels")
         tensors = (ids, named.get("attention_mask", ids), labels)
         sources, mask, outputs = shapes = [tuple(getattr(x, "shape", ())) for x in tensors]
         sized = len(sources) == len(outputs) == 2 and 0 not in sources and mask == sources

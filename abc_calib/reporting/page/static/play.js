@@ -212,7 +212,7 @@ class Player {
     if (box.left < board.left || box.right > board.right - 45) this.board.scrollLeft += box.right - board.right + board.width / 3;
     const items = [...read.values()].map(({name, kind, value, heads}) => make("li", {}, make("span", {class: `swatch ${kind}`}), make("b", {}, name),
       name === value || value === undefined ? "" : ` = ${value}`, make("span", {class: "by"}, heads.length > 3 ? `${heads.length} heads` : heads.join(", "))));
-    this.reads.replaceChildren(make("p", {}, "Token ", make("b", {}, `y${row}`), " is ", make("b", {}, this.written[row]), items.length ? ", and reads directly" : ""), make("ul", {}, items));
+    this.reads.replaceChildren(make("p", {}, "Token ", make("b", {}, `y${row}`), " is ", make("b", {}, this.written[row]), items.length ? ", and reads directly (a carry comes with what these have read)" : ""), make("ul", {}, items));
   }
 }
 
