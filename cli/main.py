@@ -99,6 +99,8 @@ def hint_at(option: str, command: Any) -> str:
         return f"{option} comes behind --: put all options before it"
     near = difflib.get_close_matches(option, names, 1, cutoff=0.7)
     near += [x for x in names if "--" + "".join(w[:1] for w in x[2:].split("-")) == option]
+    if near and near[0][0] != "-":
+        return "it is an argument: write its value without a name"
     return f"did you mean {near[0]}?" if near else ""
 
 
