@@ -107,6 +107,7 @@ def accuracy_curve(
     lengths = sorted({point[0] for points in series.values() for point in points})
     figure, axes = _figure(width, list(series))
     narrow = width < NARROW
+    most = MANY // 2 if narrow else MANY
     axes.axvline(train_length, color="0.35", linewidth=0.9, linestyle=":")
     look = looks(list(series))
     for number, (name, points) in enumerate(series.items()):
@@ -118,13 +119,15 @@ def accuracy_curve(
             axes.fill_between(x, low, high, color=look[name].colour, alpha=0.18, linewidth=0)
         style = look[name].style(name in top, narrow)
         style["markersize"] = (2.4 if narrow else 3.6) + 2.4 * (1 - number / len(series))
-        if len(points) > (MANY // 2 if narrow else MANY):
+        if len(points) > most:
             style["markevery"] = (0.1 * number / len(series), 0.1)
         axes.plot(x, y, label=name, **style)
     axes.set_title(title)
     note = f"dotted: training length {train_length}"
     if single is None and any(low < high for points in series.values() for *_, low, high in points):
         note += "; shaded: 95 % intervals"
+    if any(len(points) > most for points in series.values()):
+        note += "; markers: not at each length"
     inches = (0.9 if narrow else 0.55) * width
     note = wrapped(note, inches, LABEL_SIZE)
     axes.set_xlabel(f"{unit}\n({note})", linespacing=1.4)
