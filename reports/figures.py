@@ -133,13 +133,13 @@ def products() -> Figure:
     some = table[(table.task == "long_multiplication") & (table.seed == 0)]
     square = some[some["length"] == some["rows"]].sort_values("length")
     series: dict[str, list[Any]] = {}
-    for stage, name in (("calibrated", "ABC"), ("vanilla", "coupled positions")):
+    for stage, name in (("calibrated", "after calibration"), ("vanilla", "before calibration")):
         each: Any = square[square.stage == stage].itertuples()
         for row in each:
             bounds = [100 * x for x in wilson_interval(int(row.correct), int(row.n))]
             series.setdefault(name, []).append((row.length, row.accuracy, *bounds))
     how: dict[str, Any] = {"title": "Long multiplication", "unit": "digits of both numbers"}
-    return accuracy_curve(series, train_length=4, top=("ABC",), **how)
+    return accuracy_curve(series, train_length=4, top=("after calibration",), **how)
 
 
 @styled
