@@ -155,22 +155,24 @@ def graph(machine: Compiled) -> Figure:
     axes.set_axis_off()
     middle: Any = {"ha": "center", "va": "center"}
     paper: Any = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
-    words: Any = {"fontsize": SMALL - 1, "color": "0.25", "bbox": paper, "zorder": 2, **middle}
+    words: Any = {"fontsize": SMALL, "color": "0.25", "bbox": paper, "zorder": 2, **middle}
+    box: Any = {"boxstyle": "round", "fc": "white", "lw": 0.8}
+    boxes = []
+    for number, spot in enumerate(spots):
+        name = _name(machine, number, end) if len(arrows) <= MOST else str(number)
+        shown = axes.text(spot[0], spot[1], name, fontsize=SMALL, bbox=box, zorder=3, **middle)
+        boxes.append(shown.get_bbox_patch())
     for (before, to), texts in arrows.items():
         text = "\n".join([*texts[:2], *([f"{len(texts) - 2} more"] if len(texts) > 2 else [])])
         first, last = spots[before], spots[to]
         across, at = last - first, 1.3 * first
         if before != to:  # bent, so that an arrow in the other direction fits next to it
-            style = {"arrowstyle": "-|>", "color": "0.5", "lw": 0.6, "shrinkB": 18}
-            style["connectionstyle"] = "arc3,rad=0.16"
+            style = {"arrowstyle": "-|>", "color": "0.5", "lw": 0.6, "shrinkB": 2}
+            style |= {"connectionstyle": "arc3,rad=0.16", "patchB": boxes[to]}
             axes.annotate("", last, first, arrowprops=style, zorder=1)
-            at = first + 0.36 * across + 0.07 * np.array([across[1], -across[0]])
+            at = first + 0.22 * across + 0.055 * np.array([across[1], -across[0]])
         if len(arrows) <= MOST:
             axes.text(at[0], at[1], text if before != to else f"stays: {text}", **words)
-    box: Any = {"boxstyle": "round", "fc": "white", "lw": 0.8}
-    for number, spot in enumerate(spots):
-        name = _name(machine, number, end) if len(arrows) <= MOST else str(number)
-        axes.text(spot[0], spot[1], name, fontsize=SMALL, bbox=box, zorder=3, **middle)
     return figure
 
 
