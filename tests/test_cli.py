@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -138,9 +139,9 @@ def test_a_model_that_is_never_right_is_refused_even_if_forced(abc):
         "it has not learned its training problems: 100 % of held-out ones are wrong"
         in abc(*QUICK).err
     )
-    assert "the model has not learned its training problems: 100.0 % of 2048" in abc(
-        "calibrate"
-    ).error(1)
+    refusal = abc("calibrate").error(1)
+    assert "the model has not learned its training problems: 100.0 % of 2048" in refusal
+    assert re.search(r"For '\d+' it writes the tokens '.*', where '\d+' is right", refusal)
     assert "decodes no training sample correctly" in abc("calibrate", "--force").error(1)
 
 

@@ -185,6 +185,15 @@ def test_where_all_problems_are_tested_there_is_no_interval(half_trained):
     assert part["n"] == 5 and part["low"] < part["high"]
 
 
+def test_lengths_that_follow_each_other_with_the_same_numbers_are_one_line():
+    same = {"accuracy": 50.0, "low": 40.0, "high": 60.0, "n": 9}
+    rows = [{**same, "length": length} for length in (2, 3, 4, 6, 7)]
+    rows[-1] = rows[-1] | {"accuracy": 51.0}
+    shown, whole = (accuracy_table({"random": rows}, intervals=i).rows for i in (True, False))
+    assert [row[:2] for row in shown] == [["2 to 4", "50.00"], ["6", "50.00"], ["7", "51.00"]]
+    assert [row[0] for row in whole] == ["2", "3", "4", "6", "7"]
+
+
 def test_default_samples_are_the_papers():
     for base, length in itertools.product(range(2, 37), range(1, 60)):
         some: Any = SimpleNamespace(task=SimpleNamespace(base=base))

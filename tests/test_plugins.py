@@ -396,6 +396,7 @@ FAILING = [
     (TASK + "    __init__ = lambda self, more: None\n", "again: cannot be made (TypeError"),
     (EMBEDDING + "x + 1 / 0", "scheme odd: the first problems fail (my_task.py, line 5: ZeroDi"),
     (SCORES, "my_task.py, line 5: ZeroDivisionError"),
+    (SCORES.replace("return 1 / 0", "keys"), "its score_bias is None at every site: does it"),
     (EMBEDDING + "x[:, :1, :3]", "scheme odd: the first problems fail (RuntimeError"),
     (EMBEDDING + "x * float('nan')", "scheme odd: the loss of the first problems is nan"),
 ]

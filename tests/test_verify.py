@@ -305,6 +305,14 @@ def test_bounds_of_rounding_hold(certified, monkeypatch):
     assert 0 < 2 * moved < proof.evaluator.uncertain()
 
 
+def test_the_verdict_on_a_task_that_is_not_known_here_is_marked(certified, monkeypatch):
+    def unknown(_: Run) -> None:
+        raise AbcError("unknown task")
+
+    monkeypatch.setattr(Run, "task", property(unknown))
+    assert verdict_of(certified) == "certified, unchecked"
+
+
 def test_one_corrupted_weight_is_refuted(certified, tmp_path):
     def change(model: Any) -> None:
         model.head.weight[3, int(model.head.weight[3].abs().argmax())] *= -40
