@@ -26,6 +26,7 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     Examples: **abc eval --max-len 50 --json** · **abc eval --lengths 100,1000 --samples 1000
     --stress hard** · **abc eval --stress carry**
     """
+    from abc_calib.reporting.page.commands import plugin_flags
     from abc_calib.reporting.tables import accuracy_table, token_table
     from abc_calib.runs.run import STAGES
 
@@ -45,6 +46,8 @@ def evaluate(options: EvaluateOptions, run: RunArgument = None, device: Device =
     remarks = [f"written to {opened_run.path / 'eval.csv'} (rows of more samples stay as they are)"]
     if opened_run.data.only_lengths:
         remarks.append("longer problems are not known: its pairs follow no rule (--task names one)")
+    if config.stage == "calibrated":
+        remarks.append(f"next: abc certify{plugin_flags(config)}")
     return Result(
         {"run": str(opened_run), "task": config.task, "rows": rows},
         [token_table(words, title) if words else accuracy_table(by_set, title=title)],

@@ -31,7 +31,7 @@ COLUMNS = ("run", "task", "stage", "scheme", "held-out", "verdict")
 FIELDS = ["run", "task", "base", "stage", "scheme", "preset", "seed", "state", "held_out"]
 FIELDS += ["certificate", "seconds"]
 UNCHECKED = ", unchecked"
-"""Behind the verdict on a task that is not known here."""
+"""Behind the verdict on a run whose task or scheme is not known here."""
 
 
 @command(tables=True)
@@ -53,7 +53,7 @@ def runs(action: Action = None, everything: Everything = False, yes: Yes = False
         states = [record["state"] for record in records]
         remarks = [state for state in states if state.startswith("unreadable")]
         if any((record.get("certificate") or "").endswith(UNCHECKED) for record in records):
-            remarks.append("unchecked: name the file of its task with --plugin")
+            remarks.append("unchecked: name the file of its task or scheme with --plugin")
         return Result(records, [shown], remarks, table)
     nothing = f"there is no run in {runs_root()} yet: abc train successor"
     return Result(records, remarks=[nothing], table=table)
@@ -85,15 +85,13 @@ def verdict_of(run: abc.Run) -> str | None:
     if not (run.path / FILE).is_file():
         return None
     try:
-        _ = run.task
-    except AbcError:
+        return Certificate.load(run).outcome
+    except UsageError:  # its task or its scheme is not known here
         with suppress(OSError, ValueError, KeyError, TypeError):
             return f"{read_json(run.path / FILE)['outcome']}{UNCHECKED}"
-        return "out of date"
-    try:
-        return Certificate.load(run).outcome
     except AbcError:
-        return "out of date"
+        pass
+    return "out of date"
 
 
 def cells_of(record: dict[str, Any]) -> list[object]:

@@ -25,19 +25,26 @@ UNIFORM_LIMIT = 2**20
 """The paper draws its numbers from [0, 2^20] (section 3.3)."""
 
 
+TAKEN = ("#", "|", "$", "&", "@")
+"""Signs with a meaning of their own in sources and outputs."""
+
+
 def check_notation(task: Arithmetic) -> None:
     """Raise ``TaskError`` unless numbers are shown as they are read, and can be read."""
     digits, operator, count = DIGITS[: task.base], task.operator, task.count
     if (*task.symbols[: task.base],) != (*digits,):
         raise TaskError(f"{task.name}: its symbols have to begin with the digits {digits}")
     if type(count) is not int or count < task.least_count:
-        raise TaskError(f"{task.name} has count = {count!r}: give {task.least_count} or more")
+        raise TaskError(
+            f"{task.name} has count = {count!r}: give a whole number of {task.least_count} or more"
+        )
     if operator is None and count == 1:
         return
-    if not isinstance(operator, str) or not re.fullmatch(rf"[^\sA-Z{digits}]+", operator):
+    is_sign = isinstance(operator, str) and re.fullmatch(rf"[^\sA-Z{digits}]+", operator)
+    if not is_sign or operator in TAKEN:
         raise TaskError(
             f"{task.name} has the operator {operator!r}: give a sign between numbers, without "
-            "their digits, capital letters or spaces"
+            f"their digits, capital letters or spaces, and none of {' '.join(TAKEN)}"
         )
 
 
@@ -62,7 +69,8 @@ class Arithmetic(Task):
         #: the paper's tasks share a vocabulary
         self.delimiters = ("+", "*") if self.operator in (None, "+", "*") else (self.operator,)
         self.symbols = (*DIGITS[:base], *self.delimiters)
-        self.train_length = max(6, int(20 / np.log2(base) + 1e-9))
+        if not hasattr(type(self), "train_length"):
+            self.train_length = max(6, int(20 / np.log2(base) + 1e-9))
 
     # The rule
 

@@ -499,9 +499,12 @@ UNREADABLE = {
     "symbols = tuple('0123456789^\\ud800')": r"the symbol '\ud800': give words that can be",
     "operator = 'X'": "the operator 'X': give a sign",
     "operator = ' '": "the operator ' ': give a sign",
+    "operator = '#'": "the operator '#': give a sign",
+    "operator = '|'": "the operator '|': give a sign",
+    "train_length = 0": "has train_length = 0: give a number from 1 on",
     "operator = None": "the operator None: give a sign",
-    "count = 0": "count = 0: give 1 or more",
-    "count = '2'": "count = '2': give 1 or more",
+    "count = 0": "count = 0: give a whole number of 1 or more",
+    "count = '2'": "count = '2': give a whole number of 1 or more",
     "train_length = '7'": "train_length = '7': give a number from 1 on",
 }
 

@@ -307,7 +307,7 @@ def test_bounds_of_rounding_hold(certified, monkeypatch):
 
 def test_the_verdict_on_a_task_that_is_not_known_here_is_marked(certified, monkeypatch):
     def unknown(_: Run) -> None:
-        raise AbcError("unknown task")
+        raise UsageError("unknown task")
 
     monkeypatch.setattr(Run, "task", property(unknown))
     assert verdict_of(certified) == "certified, unchecked"
