@@ -15,7 +15,7 @@ import torch
 
 from abc_calib.calibration.capture import average_attention
 from abc_calib.calibration.fits.base import LineRow, sinks
-from abc_calib.calibration.fits.mean import LAST
+from abc_calib.calibration.fits.mean import END, LAST
 from abc_calib.calibration.pipeline import full_length
 from abc_calib.config import CalibrationOptions
 from abc_calib.data import Batch, Data
@@ -125,7 +125,9 @@ class SiteLines:
         if len(kept) > 2:
             return counted(len(kept), "lines")
         read = ", ".join(names.get(x) or "" for x in kept)
-        return f"reads {read}" if all(map(names.get, kept)) else ", ".join(kept).replace("-", "−")
+        if all(map(names.get, kept)):
+            return f"reads {read}"
+        return ", ".join(kept).replace(END.label("cross"), "& in y0").replace("-", "−")
 
 
 def reads(line: Line, site: Site, problem: Problem) -> str:
