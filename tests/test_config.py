@@ -70,7 +70,7 @@ WRONG: list[tuple[str, tuple[object, ...], dict[str, object], str]] = [
     ("heatmap", (None, "figures"), {"format": 3}, "format = 3: give a list"),
     ("heatmap", (None, "figures"), {"format": ["png", 3]}, "format = 3: give pdf, svg or png"),
     ("evaluate", (), {"lengths": 3}, "lengths = 3: give a list"),
-    ("evaluate", (), {"stpes": 3}, "unknown option 'stpes' of options: choose among max_len"),
+    ("evaluate", (), {"stpes": 3}, "unknown option 'stpes': choose among max_len"),
     ("train", (3,), {}, "3 is not a task: give its name"),
     ("train", ("addition",), {"stpes": 20}, "unknown option 'stpes': did you mean steps"),
     ("train", ("addition",), {"steps": 0}, "steps = 0: give a whole number of at least 1"),
